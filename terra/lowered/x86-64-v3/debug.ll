@@ -36,7 +36,7 @@ target triple = "x86_64-pc-linux-gnu"
 %30 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
 %31 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %32 = type { i32, i32, i32, i32, i32, i32, i32 }
-%33 = type { i32, ptr, ptr, ptr, ptr, i32, %34, %35, %35, i64, i32, i8, i8, i8, i8, ptr, i8, ptr, ptr, ptr, ptr, [2 x %36], i64, i64, i64, i64 }
+%33 = type { i32, ptr, ptr, ptr, ptr, i32, %34, %35, %35, i64, i32, i8, i8, i8, i8, ptr, i8, i32, ptr, ptr, ptr, ptr, [2 x %36], i64, i64, i64, i64 }
 %34 = type { { i64, [32 x i8] } }
 %35 = type { { i64, [40 x i8] } }
 %36 = type { i32, i32, i8, i8, i8, i64 }
@@ -242,682 +242,683 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
 @"$string.2" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.3" = private unnamed_addr constant [63 x i8] c"it has not come back, and for %.2g s the rank has done nothing\00", align 1
-@"$string.4" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
-@"$string.5" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
-@"$string.6" = private unnamed_addr constant [65 x i8] c"step (option check_operations names the operation and its layer)\00", align 1
-@"$string.7" = private unnamed_addr constant [2 x i8] c"w\00", align 1
-@"$string.8" = private unnamed_addr constant [29 x i8] c"%s:%d: invariant broken: %s\0A\00", align 1
-@"$string.9" = private unnamed_addr constant [8 x i8] c"masks.t\00", align 1
-@"$string.10" = private unnamed_addr constant [45 x i8] c"masks are written of a step that awaits none\00", align 1
-@"$string.11" = private unnamed_addr constant [8 x i8] c"pages.t\00", align 1
-@"$string.12" = private unnamed_addr constant [25 x i8] c"index outside its bounds\00", align 1
-@"$string.13" = private unnamed_addr constant [33 x i8] c"a page without owner is released\00", align 1
-@"$string.14" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
-@"$string.15" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
-@"$string.16" = private unnamed_addr constant [8 x i8] c"batch.t\00", align 1
-@"$string.17" = private unnamed_addr constant [5 x i8] c"step\00", align 1
-@"$string.18" = private unnamed_addr constant [26 x i8] c"upload of the rows' masks\00", align 1
-@"$string.19" = private unnamed_addr constant [27 x i8] c"upload of the step's masks\00", align 1
-@"$string.20" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
-@"$string.21" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
-@"$string.22" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
-@"$string.23" = private unnamed_addr constant [21 x i8] c"count_sampled_tokens\00", align 1
-@"$string.24" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
-@"$string.25" = private unnamed_addr constant [10 x i8] c"endings.t\00", align 1
-@"$string.26" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
-@"$string.27" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
-@"$string.28" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
-@"$string.29" = private unnamed_addr constant [12 x i8] c"scheduler.t\00", align 1
-@"$string.30" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
-@"$string.31" = private unnamed_addr constant [8 x i8] c"steps.t\00", align 1
-@"$string.32" = private unnamed_addr constant [21 x i8] c"no step is in flight\00", align 1
-@"$string.33" = private unnamed_addr constant [71 x i8] c"the operations of a step could not be timed: %d of at most %d recorded\00", align 1
-@"$string.34" = private unnamed_addr constant [33 x i8] c"the time of %s could not be read\00", align 1
-@"$string.35" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.36" = private unnamed_addr constant [35 x i8] c"a step lands before it was sampled\00", align 1
-@"$string.37" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
-@"$string.38" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
-@"$string.39" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
-@"$string.40" = private unnamed_addr constant [12 x i8] c"kv_events.t\00", align 1
-@"$string.41" = private unnamed_addr constant [38 x i8] c"a KV event is pushed into a full ring\00", align 1
-@"$string.42" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
-@"$string.43" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.44" = private unnamed_addr constant [52 x i8] c"a page with cached children leaves the prefix cache\00", align 1
-@"$string.45" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
-@"$string.46" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
-@"$string.47" = private unnamed_addr constant [67 x i8] c"penalties and biases leave none of the tokens that the mask allows\00", align 1
-@"$string.48" = private unnamed_addr constant [30 x i8] c"%s for token %d of the output\00", align 1
-@"$string.49" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.50" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
-@"$string.51" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
-@"$string.52" = private unnamed_addr constant [46 x i8] c"the state is null, freed or of another engine\00", align 1
-@"$string.53" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
-@"$string.54" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
-@"$string.55" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
-@"$string.56" = private unnamed_addr constant [6 x i8] c"token\00", align 1
-@"$string.57" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
-@"$string.58" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
-@"$string.59" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
-@"$string.60" = private unnamed_addr constant [25 x i8] c"a free page has an owner\00", align 1
-@"$string.61" = private unnamed_addr constant [35 x i8] c"a free page is in the prefix cache\00", align 1
-@"$string.62" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
-@"$string.63" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
-@"$string.64" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
-@"$string.65" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.66" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
-@"$string.67" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
-@"$string.68" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
-@"$string.69" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
-@"$string.70" = private unnamed_addr constant [25 x i8] c"reduce_add_norm_quantise\00", align 1
-@"$string.71" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
-@"$string.72" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
-@"$string.73" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
-@"$string.74" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
-@"$string.75" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
-@"$string.76" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
-@"$string.77" = private unnamed_addr constant [6 x i8] c"route\00", align 1
-@"$string.78" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
-@"$string.79" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
-@"$string.80" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
-@"$string.81" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
-@"$string.82" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
-@"$string.83" = private unnamed_addr constant [11 x i8] c"all_to_all\00", align 1
-@"$string.84" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
-@"$string.86" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
-@"$string.87" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
-@"$string.88" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
-@"$string.89" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
-@"$string.90" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
-@"$string.91" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
-@"$string.92" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
-@"$string.93" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
-@"$string.94" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
-@"$string.95" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
-@"$string.96" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
+@"$string.3" = private unnamed_addr constant [24 x i8] c"; failed on rank %d too\00", align 1
+@"$string.4" = private unnamed_addr constant [63 x i8] c"it has not come back, and for %.2g s the rank has done nothing\00", align 1
+@"$string.5" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
+@"$string.6" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
+@"$string.7" = private unnamed_addr constant [65 x i8] c"step (option check_operations names the operation and its layer)\00", align 1
+@"$string.8" = private unnamed_addr constant [2 x i8] c"w\00", align 1
+@"$string.9" = private unnamed_addr constant [29 x i8] c"%s:%d: invariant broken: %s\0A\00", align 1
+@"$string.10" = private unnamed_addr constant [8 x i8] c"masks.t\00", align 1
+@"$string.11" = private unnamed_addr constant [45 x i8] c"masks are written of a step that awaits none\00", align 1
+@"$string.12" = private unnamed_addr constant [8 x i8] c"pages.t\00", align 1
+@"$string.13" = private unnamed_addr constant [25 x i8] c"index outside its bounds\00", align 1
+@"$string.14" = private unnamed_addr constant [33 x i8] c"a page without owner is released\00", align 1
+@"$string.15" = private unnamed_addr constant [13 x i8] c"containers.t\00", align 1
+@"$string.16" = private unnamed_addr constant [27 x i8] c"a pop from an empty vector\00", align 1
+@"$string.17" = private unnamed_addr constant [8 x i8] c"batch.t\00", align 1
+@"$string.18" = private unnamed_addr constant [5 x i8] c"step\00", align 1
+@"$string.19" = private unnamed_addr constant [26 x i8] c"upload of the rows' masks\00", align 1
+@"$string.20" = private unnamed_addr constant [27 x i8] c"upload of the step's masks\00", align 1
+@"$string.21" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
+@"$string.22" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
+@"$string.23" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
+@"$string.24" = private unnamed_addr constant [21 x i8] c"count_sampled_tokens\00", align 1
+@"$string.25" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
+@"$string.26" = private unnamed_addr constant [10 x i8] c"endings.t\00", align 1
+@"$string.27" = private unnamed_addr constant [31 x i8] c"more events than were reserved\00", align 1
+@"$string.28" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
+@"$string.29" = private unnamed_addr constant [22 x i8] c"a sequence ends twice\00", align 1
+@"$string.30" = private unnamed_addr constant [12 x i8] c"scheduler.t\00", align 1
+@"$string.31" = private unnamed_addr constant [47 x i8] c"a list of sequences outgrows what was reserved\00", align 1
+@"$string.32" = private unnamed_addr constant [8 x i8] c"steps.t\00", align 1
+@"$string.33" = private unnamed_addr constant [21 x i8] c"no step is in flight\00", align 1
+@"$string.34" = private unnamed_addr constant [71 x i8] c"the operations of a step could not be timed: %d of at most %d recorded\00", align 1
+@"$string.35" = private unnamed_addr constant [33 x i8] c"the time of %s could not be read\00", align 1
+@"$string.36" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.37" = private unnamed_addr constant [35 x i8] c"a step lands before it was sampled\00", align 1
+@"$string.38" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
+@"$string.39" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
+@"$string.40" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
+@"$string.41" = private unnamed_addr constant [12 x i8] c"kv_events.t\00", align 1
+@"$string.42" = private unnamed_addr constant [38 x i8] c"a KV event is pushed into a full ring\00", align 1
+@"$string.43" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
+@"$string.44" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.45" = private unnamed_addr constant [52 x i8] c"a page with cached children leaves the prefix cache\00", align 1
+@"$string.46" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
+@"$string.47" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
+@"$string.48" = private unnamed_addr constant [67 x i8] c"penalties and biases leave none of the tokens that the mask allows\00", align 1
+@"$string.49" = private unnamed_addr constant [30 x i8] c"%s for token %d of the output\00", align 1
+@"$string.50" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.51" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
+@"$string.52" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
+@"$string.53" = private unnamed_addr constant [46 x i8] c"the state is null, freed or of another engine\00", align 1
+@"$string.54" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
+@"$string.55" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
+@"$string.56" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
+@"$string.57" = private unnamed_addr constant [6 x i8] c"token\00", align 1
+@"$string.58" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
+@"$string.59" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
+@"$string.60" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
+@"$string.61" = private unnamed_addr constant [25 x i8] c"a free page has an owner\00", align 1
+@"$string.62" = private unnamed_addr constant [35 x i8] c"a free page is in the prefix cache\00", align 1
+@"$string.63" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
+@"$string.64" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
+@"$string.65" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
+@"$string.66" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
+@"$string.67" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
+@"$string.68" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.69" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.70" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
+@"$string.71" = private unnamed_addr constant [25 x i8] c"reduce_add_norm_quantise\00", align 1
+@"$string.72" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
+@"$string.73" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
+@"$string.74" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
+@"$string.75" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
+@"$string.76" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
+@"$string.77" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
+@"$string.78" = private unnamed_addr constant [6 x i8] c"route\00", align 1
+@"$string.79" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
+@"$string.80" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
+@"$string.81" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
+@"$string.82" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
+@"$string.83" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
+@"$string.84" = private unnamed_addr constant [11 x i8] c"all_to_all\00", align 1
+@"$string.85" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
+@"$string.87" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.88" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
+@"$string.89" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
+@"$string.90" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
+@"$string.91" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
+@"$string.92" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
+@"$string.93" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
+@"$string.94" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
+@"$string.95" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
+@"$string.96" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
+@"$string.97" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
 @"<global>" = internal global i32 0
-@"<global>.100" = internal global %0 zeroinitializer
-@"$string.101" = private unnamed_addr constant [56 x i8] c"engine is null or freed: expected what init_engine gave\00", align 1
-@"$string.102" = private unnamed_addr constant [13 x i8] c"libcuda.so.1\00", align 1
-@"$string.103" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.104" = private unnamed_addr constant [39 x i8] c"/usr/lib/x86_64-linux-gnu/libcuda.so.1\00", align 1
-@"$string.105" = private unnamed_addr constant [54 x i8] c"/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1\00", align 1
-@"$string.106" = private unnamed_addr constant [24 x i8] c"/usr/lib64/libcuda.so.1\00", align 1
-@"$string.107" = private unnamed_addr constant [36 x i8] c"/run/opengl-driver/lib/libcuda.so.1\00", align 1
-@"$string.108" = private unnamed_addr constant [30 x i8] c"/usr/lib/wsl/lib/libcuda.so.1\00", align 1
-@"$string.109" = private unnamed_addr constant [37 x i8] c"/usr/local/nvidia/lib64/libcuda.so.1\00", align 1
-@"$string.110" = private unnamed_addr constant [35 x i8] c"/usr/local/nvidia/lib/libcuda.so.1\00", align 1
-@"$string.111" = private unnamed_addr constant [7 x i8] c"cuInit\00", align 1
-@"$string.112" = private unnamed_addr constant [17 x i8] c"cuDeviceGetCount\00", align 1
-@"$string.113" = private unnamed_addr constant [64 x i8] c"%s is no NVIDIA driver: it has no cuInit or no cuDeviceGetCount\00", align 1
-@"$string.114" = private unnamed_addr constant [20 x i8] c"CUDA_MODULE_LOADING\00", align 1
-@"$string.115" = private unnamed_addr constant [6 x i8] c"EAGER\00", align 1
-@"$string.116" = private unnamed_addr constant [54 x i8] c"the NVIDIA driver %.512s fails with CUDA error %d; %s\00", align 1
-@"$string.117" = private unnamed_addr constant [37 x i8] c"device cpu computes on the processor\00", align 1
-@"$string.118" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.119" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.120" = private unnamed_addr constant [76 x i8] c"an NVIDIA driver is here (%.256s): expected a GPU, got none from %.256s; %s\00", align 1
-@"$string.121" = private unnamed_addr constant [103 x i8] c"an NVIDIA driver is here (%.256s), but %s is not: expected it on the loader's search path or in %s; %s\00", align 1
-@"$string.122" = private unnamed_addr constant [170 x i8] c"/usr/lib/x86_64-linux-gnu, /usr/lib/x86_64-linux-gnu/nvidia/current, /usr/lib64, /run/opengl-driver/lib, /usr/lib/wsl/lib, /usr/local/nvidia/lib64, /usr/local/nvidia/lib\00", align 1
-@"$string.123" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
-@"$string.124" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
-@"$string.125" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
-@"$string.126" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
-@"$string.130" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.131" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.132" = private unnamed_addr constant [9 x i8] c"num_gpus\00", align 1
-@"$string.133" = private unnamed_addr constant [7 x i8] c"driver\00", align 1
-@"$string.134" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.135" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.136" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.138" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"<global>.141" = internal global i32 0
-@"<global>.142" = internal global i64 0
-@"$string.143" = private unnamed_addr constant [38 x i8] c"out of memory for the report's handle\00", align 1
-@"$string.152" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.153" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.154" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.155" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.156" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.157" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.158" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.159" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.160" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.161" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.162" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.163" = private unnamed_addr constant [44 x i8] c"%s: the file has %lld bytes, more than %lld\00", align 1
-@"$string.164" = private unnamed_addr constant [5 x i8] c"read\00", align 1
-@"$string.165" = private unnamed_addr constant [62 x i8] c"%s: the file shrank from %lld to %lld bytes while it was read\00", align 1
-@"$string.168" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.169" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.170" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
-@"$string.173" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.174" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.175" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.176" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.177" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.178" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.179" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.181" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.187" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.189" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.190" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.191" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.192" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.193" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.194" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.195" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.196" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.197" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.198" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.199" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.200" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.201" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.202" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.203" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.204" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.205" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.206" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.207" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.208" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.209" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.210" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.211" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.212" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.213" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.214" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.215" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.216" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.217" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.218" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.219" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.220" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.221" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.222" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.223" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.224" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.225" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.226" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.227" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.228" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.229" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.230" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.231" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.232" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.233" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.234" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.235" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.236" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.237" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.238" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.239" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.240" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.241" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.242" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.243" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.244" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.245" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.246" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.247" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.248" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.249" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.250" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.251" = private unnamed_addr constant [71 x i8] c"%s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
-@"$string.252" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.253" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.254" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.255" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.256" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.257" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.258" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.259" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.260" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.261" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.262" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.263" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.264" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.265" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.266" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.267" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.268" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.269" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.270" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.271" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.272" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.273" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.274" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.275" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.276" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.277" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.278" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.279" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.280" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.281" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.282" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.283" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.284" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.285" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.286" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.287" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.288" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.294" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.295" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.296" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.297" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.298" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.299" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.300" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.301" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.302" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.303" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.304" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.306" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.307" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.308" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.309" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.310" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.319" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.331" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.332" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.335" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.339" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.340" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.342" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.343" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.344" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.345" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.346" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.347" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.348" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.349" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.351" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.352" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.353" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.355" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.357" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.358" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.359" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.361" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.362" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.363" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.365" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.366" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.367" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.368" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.369" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.372" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.373" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.377" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
-@"<global>.378" = internal global i32 0
-@"<global>.379" = internal global ptr null
-@"<global>.380" = internal global %1 undef
-@"$string.385" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.386" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.387" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.388" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.389" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.390" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.393" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.394" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.395" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.396" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.397" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.398" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.399" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.400" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.401" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.402" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.403" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.404" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.405" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.406" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.407" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.408" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.409" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.410" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.411" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.412" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.413" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.414" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.415" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.416" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.417" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.418" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.419" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.420" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.421" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.422" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.423" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.424" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.425" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.426" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.427" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.428" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.429" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.430" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.431" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.432" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.433" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.434" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.435" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.436" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.438" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.442" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.443" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.444" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.445" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.446" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.447" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.448" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.449" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.450" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.451" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.452" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.453" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.454" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.455" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.456" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.457" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.458" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.459" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.460" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.461" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.462" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.463" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.464" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.465" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.466" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.467" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.469" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.470" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.471" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.472" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.473" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.474" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.475" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.477" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.478" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.479" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.480" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.481" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.482" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.483" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.484" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.485" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.486" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.487" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.488" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.489" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.490" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.491" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.492" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.493" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.494" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.495" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.496" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.497" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.498" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.499" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.501" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.502" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.507" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.508" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.509" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.510" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.511" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.512" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.513" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.514" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.515" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.516" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.517" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.518" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.519" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.520" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.521" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.522" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.523" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.524" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.525" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.526" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.527" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.528" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.529" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.530" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.531" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.532" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.533" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.534" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.535" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.536" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.537" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.538" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.539" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.540" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.541" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.542" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.543" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.544" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.545" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.546" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.547" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.548" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.549" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.550" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.551" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.552" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.553" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.554" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.555" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.556" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.557" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.558" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.559" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.560" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.561" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.562" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.563" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.564" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.565" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.566" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.567" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.571" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.572" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.573" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.574" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.575" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.576" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.577" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.578" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.579" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.580" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.581" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.582" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.583" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.584" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.586" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.587" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.588" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.589" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.591" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.592" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.593" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.594" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.595" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.596" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.597" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.598" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.599" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.600" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.601" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.602" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.603" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.604" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.605" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.606" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.607" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.608" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.609" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.610" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.611" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.612" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.613" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.614" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.615" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.616" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.617" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.618" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.619" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.620" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.621" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.622" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.623" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.624" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.625" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.626" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.627" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.628" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.629" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.630" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.631" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.632" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.633" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.634" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.635" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.636" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.637" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.638" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.639" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.640" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.641" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.642" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.643" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.644" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.645" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.646" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.647" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.648" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.649" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.650" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.651" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.652" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.653" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.654" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.655" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.656" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.657" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.658" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.659" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.660" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.661" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.662" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.663" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.664" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.665" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.666" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.667" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.668" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.669" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.670" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.671" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.672" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.673" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.674" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.675" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.676" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.677" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.678" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.679" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.680" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.681" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.682" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.683" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.684" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.685" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.686" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.687" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.688" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.689" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.690" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.691" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.692" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.693" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.694" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.695" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.696" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.697" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.698" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.699" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.700" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.701" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.702" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.703" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.704" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.705" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.708" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.709" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.710" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.711" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.712" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.715" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.716" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.717" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.718" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.719" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.728" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.729" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.730" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.731" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.732" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.733" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.734" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.735" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.736" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.737" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.738" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.739" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.740" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.742" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.743" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.744" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.746" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.747" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.752" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.753" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.754" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.755" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.756" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.757" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.759" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
-@"$string.761" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.762" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.763" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.764" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.765" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.766" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.769" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.770" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.771" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.795" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.824" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.835" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.837" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.838" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.845" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.846" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.847" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.848" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.849" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.850" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.851" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.873" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.887" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.888" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.889" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.890" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.897" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.899" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.909" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"<global>.101" = internal global %0 zeroinitializer
+@"$string.102" = private unnamed_addr constant [56 x i8] c"engine is null or freed: expected what init_engine gave\00", align 1
+@"$string.103" = private unnamed_addr constant [13 x i8] c"libcuda.so.1\00", align 1
+@"$string.104" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.105" = private unnamed_addr constant [39 x i8] c"/usr/lib/x86_64-linux-gnu/libcuda.so.1\00", align 1
+@"$string.106" = private unnamed_addr constant [54 x i8] c"/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1\00", align 1
+@"$string.107" = private unnamed_addr constant [24 x i8] c"/usr/lib64/libcuda.so.1\00", align 1
+@"$string.108" = private unnamed_addr constant [36 x i8] c"/run/opengl-driver/lib/libcuda.so.1\00", align 1
+@"$string.109" = private unnamed_addr constant [30 x i8] c"/usr/lib/wsl/lib/libcuda.so.1\00", align 1
+@"$string.110" = private unnamed_addr constant [37 x i8] c"/usr/local/nvidia/lib64/libcuda.so.1\00", align 1
+@"$string.111" = private unnamed_addr constant [35 x i8] c"/usr/local/nvidia/lib/libcuda.so.1\00", align 1
+@"$string.112" = private unnamed_addr constant [7 x i8] c"cuInit\00", align 1
+@"$string.113" = private unnamed_addr constant [17 x i8] c"cuDeviceGetCount\00", align 1
+@"$string.114" = private unnamed_addr constant [64 x i8] c"%s is no NVIDIA driver: it has no cuInit or no cuDeviceGetCount\00", align 1
+@"$string.115" = private unnamed_addr constant [20 x i8] c"CUDA_MODULE_LOADING\00", align 1
+@"$string.116" = private unnamed_addr constant [6 x i8] c"EAGER\00", align 1
+@"$string.117" = private unnamed_addr constant [54 x i8] c"the NVIDIA driver %.512s fails with CUDA error %d; %s\00", align 1
+@"$string.118" = private unnamed_addr constant [37 x i8] c"device cpu computes on the processor\00", align 1
+@"$string.119" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.120" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.121" = private unnamed_addr constant [76 x i8] c"an NVIDIA driver is here (%.256s): expected a GPU, got none from %.256s; %s\00", align 1
+@"$string.122" = private unnamed_addr constant [103 x i8] c"an NVIDIA driver is here (%.256s), but %s is not: expected it on the loader's search path or in %s; %s\00", align 1
+@"$string.123" = private unnamed_addr constant [170 x i8] c"/usr/lib/x86_64-linux-gnu, /usr/lib/x86_64-linux-gnu/nvidia/current, /usr/lib64, /run/opengl-driver/lib, /usr/lib/wsl/lib, /usr/local/nvidia/lib64, /usr/local/nvidia/lib\00", align 1
+@"$string.124" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.125" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
+@"$string.126" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
+@"$string.127" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
+@"$string.131" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.132" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.133" = private unnamed_addr constant [9 x i8] c"num_gpus\00", align 1
+@"$string.134" = private unnamed_addr constant [7 x i8] c"driver\00", align 1
+@"$string.135" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.136" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.137" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.139" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"<global>.142" = internal global i32 0
+@"<global>.143" = internal global i64 0
+@"$string.144" = private unnamed_addr constant [38 x i8] c"out of memory for the report's handle\00", align 1
+@"$string.153" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.154" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.155" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.156" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.157" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.158" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.159" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.160" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.161" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.162" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.163" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.164" = private unnamed_addr constant [44 x i8] c"%s: the file has %lld bytes, more than %lld\00", align 1
+@"$string.165" = private unnamed_addr constant [5 x i8] c"read\00", align 1
+@"$string.166" = private unnamed_addr constant [62 x i8] c"%s: the file shrank from %lld to %lld bytes while it was read\00", align 1
+@"$string.169" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.170" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.171" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.174" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.175" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.176" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.177" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.178" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.179" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.180" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.182" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.188" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.190" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.191" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.192" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.193" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.194" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.195" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.196" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.197" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.198" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.199" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.200" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.201" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.202" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.203" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.204" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.205" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.206" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.207" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.208" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.209" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.210" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.211" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.212" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.213" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.214" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.215" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.216" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.217" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.218" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.219" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.220" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.221" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.222" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.223" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.224" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.225" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.226" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.227" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.228" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.229" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.230" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.231" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.232" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.233" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.234" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.235" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.236" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.237" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.238" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.239" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.240" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.241" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.242" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.243" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.244" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.245" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.246" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.247" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.248" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.249" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.250" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.251" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.252" = private unnamed_addr constant [71 x i8] c"%s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
+@"$string.253" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.254" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.255" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.256" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.257" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.258" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.259" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.260" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.261" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.262" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.263" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.264" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.265" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.266" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.267" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.268" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.269" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.270" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.271" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.272" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.273" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.274" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.275" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.276" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.277" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.278" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.279" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.280" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.281" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.282" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.283" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.284" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.285" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.286" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.287" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.288" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.289" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.295" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.296" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.297" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.298" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.299" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.300" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.301" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.302" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.303" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.304" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.305" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.307" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.308" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.309" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.310" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.311" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.320" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.332" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.333" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.336" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.340" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.341" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.343" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.344" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.345" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.346" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.347" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.348" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.349" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.350" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.352" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.353" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.354" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.356" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.358" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.359" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.360" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.362" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.363" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.364" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.366" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.367" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.368" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.369" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.370" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.373" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.374" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.378" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"<global>.379" = internal global i32 0
+@"<global>.380" = internal global ptr null
+@"<global>.381" = internal global %1 undef
+@"$string.386" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.387" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.388" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.389" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.390" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.391" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.394" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.395" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.396" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.397" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.398" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.399" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.400" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.401" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.402" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.403" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.404" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.405" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.406" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.407" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.408" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.409" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.410" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.411" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.412" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.413" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.414" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.415" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.416" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.417" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.418" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.419" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.420" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.421" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.422" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.423" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.424" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.425" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.426" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.427" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.428" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.429" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.430" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.431" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.432" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.433" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.434" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.435" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.436" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.437" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.439" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.443" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.444" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.445" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.446" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.447" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.448" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.449" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.450" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.451" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.452" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.453" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.454" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.455" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.456" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.457" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.458" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.459" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.460" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.461" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.462" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.463" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.464" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.465" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.466" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.467" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.468" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.470" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.471" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.472" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.473" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.474" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.475" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.476" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.478" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.479" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.480" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.481" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.482" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.483" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.484" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.485" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.486" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.487" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.488" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.489" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.490" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.491" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.492" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.493" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.494" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.495" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.496" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.497" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.498" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.499" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.500" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.502" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.503" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.508" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.509" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.510" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.511" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.512" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.513" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.514" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.515" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.516" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.517" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.518" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.519" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.520" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.521" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.522" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.523" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.524" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.525" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.526" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.527" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.528" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.529" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.530" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.531" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.532" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.533" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.534" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.535" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.536" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.537" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.538" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.539" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.540" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.541" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.542" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.543" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.544" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.545" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.546" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.547" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.548" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.549" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.550" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.551" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.552" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.553" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.554" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.555" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.556" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.557" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.558" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.559" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.560" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.561" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.562" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.563" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.564" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.565" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.566" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.567" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.568" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.572" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.573" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.574" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.575" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.576" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.577" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.578" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.579" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.580" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.581" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.582" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.583" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.584" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.585" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.587" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.588" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.589" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.590" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.592" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.593" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.594" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.595" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.596" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.597" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.598" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.599" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.600" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.601" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.602" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.603" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.604" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.605" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.606" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.607" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.608" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.609" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.610" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.611" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.612" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.613" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.614" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.615" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.616" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.617" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.618" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.619" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.620" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.621" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.622" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.623" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.624" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.625" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.626" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.627" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.628" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.629" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.630" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.631" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.632" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.633" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.634" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.635" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.636" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.637" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.638" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.639" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.640" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.641" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.642" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.643" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.644" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.645" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.646" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.647" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.648" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.649" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.650" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.651" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.652" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.653" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.654" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.655" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.656" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.657" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.658" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.659" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.660" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.661" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.662" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.663" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.664" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.665" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.666" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.667" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.668" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.669" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.670" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.671" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.672" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.673" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.674" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.675" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.676" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.677" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.678" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.679" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.680" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.681" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.682" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.683" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.684" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.685" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.686" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.687" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.688" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.689" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.690" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.691" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.692" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.693" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.694" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.695" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.696" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.697" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.698" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.699" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.700" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.701" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.702" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.703" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.704" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.705" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.706" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.709" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.710" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.711" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.712" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.713" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.716" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.717" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.718" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.719" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.720" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.729" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.730" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.731" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.732" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.733" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.734" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.735" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.736" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.737" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.738" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.739" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.740" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.741" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.743" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.744" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.745" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.747" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.748" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.753" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.754" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.755" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.756" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.757" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.758" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.760" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
+@"$string.762" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.763" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.764" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.765" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.766" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.767" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.770" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.771" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.772" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.796" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.825" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.836" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.838" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.839" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.846" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.847" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.848" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.849" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.850" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.851" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.852" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.874" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.888" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.889" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.890" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.891" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.898" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.900" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.910" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -1045,7 +1046,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.101")
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.102")
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -1530,7 +1531,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %33, ptr %2, i32 0, i32 22
+  %3 = getelementptr %33, ptr %2, i32 0, i32 23
   %4 = load i64, ptr %3, align 8
   %5 = sub i64 %4, 1
   %6 = srem i64 %5, 2
@@ -1561,11 +1562,11 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %33, ptr %6, i32 0, i32 22
+  %7 = getelementptr %33, ptr %6, i32 0, i32 23
   %8 = load i64, ptr %7, align 8
   %9 = sub i64 %8, 1
   %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %33, ptr %10, i32 0, i32 22
+  %11 = getelementptr %33, ptr %10, i32 0, i32 23
   store i64 %9, ptr %11, align 8
   br label %merge
 
@@ -1638,11 +1639,11 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %26 = load ptr, ptr %job, align 8
   %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %33, ptr %27, i32 0, i32 17
+  %28 = getelementptr %33, ptr %27, i32 0, i32 18
   store ptr %26, ptr %28, align 8
   %29 = load ptr, ptr %context, align 8
   %30 = load ptr, ptr %self, align 8
-  %31 = getelementptr %33, ptr %30, i32 0, i32 18
+  %31 = getelementptr %33, ptr %30, i32 0, i32 19
   store ptr %29, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %33, ptr %32, i32 0, i32 5
@@ -2543,7 +2544,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i32 %1, ptr %index, align 4
   %3 = load ptr, ptr %self, align 8
-  %4 = getelementptr %33, ptr %3, i32 0, i32 20
+  %4 = getelementptr %33, ptr %3, i32 0, i32 21
   %5 = load ptr, ptr %4, align 8
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
@@ -2555,7 +2556,7 @@ entry:
   %12 = getelementptr i8, ptr %11, i64 0
   store i8 0, ptr %12, align 1
   %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %33, ptr %13, i32 0, i32 17
+  %14 = getelementptr %33, ptr %13, i32 0, i32 18
   %15 = load ptr, ptr %14, align 8
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %33, ptr %16, i32 0, i32 1
@@ -2564,14 +2565,14 @@ entry:
   %20 = sext i32 %19 to i64
   %21 = getelementptr %60, ptr %18, i64 %20
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %33, ptr %22, i32 0, i32 18
+  %23 = getelementptr %33, ptr %22, i32 0, i32 19
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %message, align 8
   %26 = call i32 %15(ptr %21, ptr %24, ptr %25)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %33, ptr %28, i32 0, i32 19
+  %29 = getelementptr %33, ptr %28, i32 0, i32 20
   %30 = load ptr, ptr %29, align 8
   %31 = load i32, ptr %index, align 4
   %32 = sext i32 %31 to i64
@@ -2614,162 +2615,320 @@ and.lhs.true:                                     ; preds = %entry
 
 define internal i32 @"$RankGroup.first_failure"(ptr %0, ptr %1) {
 entry:
-  %code = alloca i32, align 4
-  %i = alloca i32, align 4
+  %2 = alloca %4, align 8
   %failed = alloca i32, align 4
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = call i32 @"$RankGroup.named_failure"(ptr %3)
+  store i32 %4, ptr %failed, align 4
+  %5 = load i32, ptr %failed, align 4
+  %6 = icmp slt i32 %5, 0
+  %7 = zext i1 %6 to i8
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %then, label %else
+
+then:                                             ; preds = %entry
+  ret i32 0
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %33, ptr %9, i32 0, i32 0
+  %11 = load i32, ptr %10, align 4
+  %12 = icmp sgt i32 %11, 1
+  %13 = zext i1 %12 to i8
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %then2, label %or.lhs.false
+
+then2:                                            ; preds = %or.lhs.false, %merge
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %33, ptr %15, i32 0, i32 12
+  store i8 0, ptr %16, align 1
+  br label %merge1
+
+else3:                                            ; preds = %or.lhs.false
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %17 = load ptr, ptr %message, align 8
+  %18 = icmp ne ptr %17, null
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then5, label %else6
+
+or.lhs.false:                                     ; preds = %merge
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %33, ptr %21, i32 0, i32 2
+  %23 = load ptr, ptr %22, align 8
+  %24 = getelementptr %66, ptr %23, i32 0, i32 18
+  %25 = load ptr, ptr %24, align 8
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %33, ptr %26, i32 0, i32 1
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr %60, ptr %28, i64 0
+  %30 = getelementptr %60, ptr %29, i32 0, i32 4
+  %31 = load ptr, ptr %30, align 8
+  %32 = call i32 %25(ptr %31)
+  %33 = icmp ne i32 %32, 0
+  %34 = zext i1 %33 to i8
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %then2, label %else3
+
+then5:                                            ; preds = %merge1
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %33, ptr %36, i32 0, i32 21
+  %38 = load ptr, ptr %37, align 8
+  %39 = load i32, ptr %failed, align 4
+  %40 = sext i32 %39 to i64
+  %41 = getelementptr %5, ptr %38, i64 %40
+  %42 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %42, ptr align 1 %41, i64 1024, i1 false)
+  %43 = load ptr, ptr %self, align 8
+  %44 = load i32, ptr %failed, align 4
+  %45 = load ptr, ptr %message, align 8
+  call void @"$RankGroup.name_other_failures"(ptr %43, i32 %44, ptr %45)
+  %46 = load %4, ptr %2, align 1
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %then5
+  %47 = load ptr, ptr %self, align 8
+  %48 = getelementptr %33, ptr %47, i32 0, i32 20
+  %49 = load ptr, ptr %48, align 8
+  %50 = load i32, ptr %failed, align 4
+  %51 = sext i32 %50 to i64
+  %52 = getelementptr i32, ptr %49, i64 %51
+  %53 = load i32, ptr %52, align 4
+  ret i32 %53
+
+dead7:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$RankGroup.named_failure"(ptr %0) {
+entry:
+  %i = alloca i32, align 4
+  %failed = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %33, ptr %1, i32 0, i32 17
+  %3 = load i32, ptr %2, align 4
+  %4 = icmp sge i32 %3, 0
+  %5 = zext i1 %4 to i8
+  %6 = trunc i8 %5 to i1
+  br i1 %6, label %then, label %else
+
+then:                                             ; preds = %entry
+  %7 = load ptr, ptr %self, align 8
+  %8 = getelementptr %33, ptr %7, i32 0, i32 17
+  %9 = load i32, ptr %8, align 4
+  ret i32 %9
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
   store i32 -1, ptr %failed, align 4
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %33, ptr %10, i32 0, i32 0
+  %12 = load i32, ptr %11, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge2, %merge
+  %13 = load i32, ptr %i, align 4
+  %14 = icmp sgt i32 %13, %12
+  %15 = and i1 %14, false
+  %16 = icmp slt i32 %13, %12
+  %17 = and i1 %16, true
+  %18 = or i1 %17, %15
+  br i1 %18, label %forbody, label %merge1
+
+forbody:                                          ; preds = %forcond
+  %19 = load ptr, ptr %self, align 8
+  %20 = load i32, ptr %i, align 4
+  %21 = call zeroext i1 @"$RankGroup.failed_itself"(ptr %19, i32 %20)
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then3, label %else4
+
+then3:                                            ; preds = %forbody
+  %24 = load i32, ptr %i, align 4
+  ret i32 %24
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %forbody
+  %25 = load i32, ptr %failed, align 4
+  %26 = icmp slt i32 %25, 0
+  %27 = zext i1 %26 to i8
+  %28 = trunc i8 %27 to i1
+  br i1 %28, label %and.lhs.true, label %else7
+
+then6:                                            ; preds = %and.lhs.true
+  %29 = load i32, ptr %i, align 4
+  store i32 %29, ptr %failed, align 4
+  br label %merge2
+
+else7:                                            ; preds = %and.lhs.true, %else4
+  br label %merge2
+
+merge2:                                           ; preds = %else7, %then6, %dead5
+  %30 = add i32 %13, 1
+  store i32 %30, ptr %i, align 4
+  br label %forcond
+
+merge1:                                           ; preds = %forcond
+  %31 = load i32, ptr %failed, align 4
+  ret i32 %31
+
+and.lhs.true:                                     ; preds = %else4
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %33, ptr %32, i32 0, i32 20
+  %34 = load ptr, ptr %33, align 8
+  %35 = load i32, ptr %i, align 4
+  %36 = sext i32 %35 to i64
+  %37 = getelementptr i32, ptr %34, i64 %36
+  %38 = load i32, ptr %37, align 4
+  %39 = icmp ne i32 %38, 0
+  %40 = zext i1 %39 to i8
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %then6, label %else7
+
+dead8:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal zeroext i1 @"$RankGroup.failed_itself"(ptr %0, i32 %1) {
+entry:
+  %index = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %index, align 4
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %33, ptr %2, i32 0, i32 0
-  %4 = load i32, ptr %3, align 4
+  %3 = getelementptr %33, ptr %2, i32 0, i32 20
+  %4 = load ptr, ptr %3, align 8
+  %5 = load i32, ptr %index, align 4
+  %6 = sext i32 %5 to i64
+  %7 = getelementptr i32, ptr %4, i64 %6
+  %8 = load i32, ptr %7, align 4
+  %9 = icmp ne i32 %8, 0
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %33, ptr %12, i32 0, i32 20
+  %14 = load ptr, ptr %13, align 8
+  %15 = load i32, ptr %index, align 4
+  %16 = sext i32 %15 to i64
+  %17 = getelementptr i32, ptr %14, i64 %16
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp ne i32 %18, 9
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %22 = phi i1 [ false, %entry ], [ %21, %and.rhs ]
+  %23 = zext i1 %22 to i8
+  %24 = icmp ne i8 %23, 0
+  ret i1 %24
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
+define internal void @"$RankGroup.name_other_failures"(ptr %0, i32 %1, ptr %2) {
+entry:
+  %length = alloca i64, align 8
+  %i = alloca i32, align 4
+  %message = alloca ptr, align 8
+  %failed = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i32 %1, ptr %failed, align 4
+  store ptr %2, ptr %message, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %33, ptr %3, i32 0, i32 0
+  %5 = load i32, ptr %4, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %merge1, %entry
-  %5 = load i32, ptr %i, align 4
-  %6 = icmp sgt i32 %5, %4
-  %7 = and i1 %6, false
-  %8 = icmp slt i32 %5, %4
-  %9 = and i1 %8, true
-  %10 = or i1 %9, %7
-  br i1 %10, label %forbody, label %merge
+  %6 = load i32, ptr %i, align 4
+  %7 = icmp sgt i32 %6, %5
+  %8 = and i1 %7, false
+  %9 = icmp slt i32 %6, %5
+  %10 = and i1 %9, true
+  %11 = or i1 %10, %8
+  br i1 %11, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %11 = load ptr, ptr %self, align 8
-  %12 = getelementptr %33, ptr %11, i32 0, i32 19
-  %13 = load ptr, ptr %12, align 8
-  %14 = load i32, ptr %i, align 4
-  %15 = sext i32 %14 to i64
-  %16 = getelementptr i32, ptr %13, i64 %15
-  %17 = load i32, ptr %16, align 4
-  store i32 %17, ptr %code, align 4
-  %18 = load i32, ptr %code, align 4
-  %19 = icmp ne i32 %18, 0
-  %20 = zext i1 %19 to i8
-  %21 = trunc i8 %20 to i1
-  br i1 %21, label %and.lhs.true, label %else
+  %12 = load i32, ptr %i, align 4
+  %13 = load i32, ptr %failed, align 4
+  %14 = icmp ne i32 %12, %13
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %and.lhs.true, label %else
 
-then:                                             ; preds = %or.lhs.false, %and.lhs.true
-  %22 = load i32, ptr %i, align 4
-  store i32 %22, ptr %failed, align 4
+then:                                             ; preds = %and.lhs.true
+  %17 = load ptr, ptr %message, align 8
+  %18 = getelementptr %5, ptr %17, i32 0, i32 0
+  %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
+  %20 = getelementptr i8, ptr %19, i64 0
+  %21 = call i64 @strlen(ptr %20)
+  store i64 %21, ptr %length, align 8
+  %22 = load ptr, ptr %message, align 8
+  %23 = getelementptr %5, ptr %22, i32 0, i32 0
+  %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
+  %25 = load i64, ptr %length, align 8
+  %26 = getelementptr i8, ptr %24, i64 %25
+  %27 = load i64, ptr %length, align 8
+  %28 = sub i64 1024, %27
+  %29 = load i32, ptr %i, align 4
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 %28, ptr @"$string.3", i32 %29)
   br label %merge1
 
-else:                                             ; preds = %or.lhs.false, %forbody
+else:                                             ; preds = %and.lhs.true, %forbody
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %23 = add i32 %5, 1
-  store i32 %23, ptr %i, align 4
+  %31 = add i32 %6, 1
+  store i32 %31, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %24 = load i32, ptr %failed, align 4
-  %25 = icmp slt i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
+  ret void
 
 and.lhs.true:                                     ; preds = %forbody
-  %28 = load i32, ptr %failed, align 4
-  %29 = icmp slt i32 %28, 0
-  %30 = zext i1 %29 to i8
-  %31 = trunc i8 %30 to i1
-  br i1 %31, label %then, label %or.lhs.false
-
-or.lhs.false:                                     ; preds = %and.lhs.true
   %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %33, ptr %32, i32 0, i32 19
+  %33 = getelementptr %33, ptr %32, i32 0, i32 20
   %34 = load ptr, ptr %33, align 8
-  %35 = load i32, ptr %failed, align 4
+  %35 = load i32, ptr %i, align 4
   %36 = sext i32 %35 to i64
   %37 = getelementptr i32, ptr %34, i64 %36
   %38 = load i32, ptr %37, align 4
-  %39 = icmp eq i32 %38, 9
+  %39 = icmp eq i32 %38, 7
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br i1 %41, label %then, label %else
-
-then3:                                            ; preds = %merge
-  ret i32 0
-
-dead:                                             ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead
-  %42 = load ptr, ptr %self, align 8
-  %43 = getelementptr %33, ptr %42, i32 0, i32 0
-  %44 = load i32, ptr %43, align 4
-  %45 = icmp sgt i32 %44, 1
-  %46 = zext i1 %45 to i8
-  %47 = trunc i8 %46 to i1
-  br i1 %47, label %then6, label %or.lhs.false8
-
-then6:                                            ; preds = %or.lhs.false8, %merge2
-  %48 = load ptr, ptr %self, align 8
-  %49 = getelementptr %33, ptr %48, i32 0, i32 12
-  store i8 0, ptr %49, align 1
-  br label %merge5
-
-else7:                                            ; preds = %or.lhs.false8
-  br label %merge5
-
-merge5:                                           ; preds = %else7, %then6
-  %50 = load ptr, ptr %message, align 8
-  %51 = icmp ne ptr %50, null
-  %52 = zext i1 %51 to i8
-  %53 = trunc i8 %52 to i1
-  br i1 %53, label %then10, label %else11
-
-or.lhs.false8:                                    ; preds = %merge2
-  %54 = load ptr, ptr %self, align 8
-  %55 = getelementptr %33, ptr %54, i32 0, i32 2
-  %56 = load ptr, ptr %55, align 8
-  %57 = getelementptr %66, ptr %56, i32 0, i32 18
-  %58 = load ptr, ptr %57, align 8
-  %59 = load ptr, ptr %self, align 8
-  %60 = getelementptr %33, ptr %59, i32 0, i32 1
-  %61 = load ptr, ptr %60, align 8
-  %62 = getelementptr %60, ptr %61, i64 0
-  %63 = getelementptr %60, ptr %62, i32 0, i32 4
-  %64 = load ptr, ptr %63, align 8
-  %65 = call i32 %58(ptr %64)
-  %66 = icmp ne i32 %65, 0
-  %67 = zext i1 %66 to i8
-  %68 = trunc i8 %67 to i1
-  br i1 %68, label %then6, label %else7
-
-then10:                                           ; preds = %merge5
-  %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %33, ptr %69, i32 0, i32 20
-  %71 = load ptr, ptr %70, align 8
-  %72 = load i32, ptr %failed, align 4
-  %73 = sext i32 %72 to i64
-  %74 = getelementptr %5, ptr %71, i64 %73
-  %75 = load ptr, ptr %message, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %75, ptr align 1 %74, i64 1024, i1 false)
-  br label %merge9
-
-else11:                                           ; preds = %merge5
-  br label %merge9
-
-merge9:                                           ; preds = %else11, %then10
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %33, ptr %76, i32 0, i32 19
-  %78 = load ptr, ptr %77, align 8
-  %79 = load i32, ptr %failed, align 4
-  %80 = sext i32 %79 to i64
-  %81 = getelementptr i32, ptr %78, i64 %80
-  %82 = load i32, ptr %81, align 4
-  ret i32 %82
-
-dead12:                                           ; No predecessors!
-  ret i32 undef
 }
 
 define internal void @"$RankGroup.run_threads"(ptr %0) {
@@ -2791,62 +2950,65 @@ entry:
   %11 = getelementptr %33, ptr %10, i32 0, i32 16
   store i8 0, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %33, ptr %12, i32 0, i32 0
-  %14 = load i32, ptr %13, align 4
+  %13 = getelementptr %33, ptr %12, i32 0, i32 17
+  store i32 -1, ptr %13, align 4
+  %14 = load ptr, ptr %self, align 8
+  %15 = getelementptr %33, ptr %14, i32 0, i32 0
+  %16 = load i32, ptr %15, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %entry
-  %15 = load i32, ptr %i, align 4
-  %16 = icmp sgt i32 %15, %14
-  %17 = and i1 %16, false
-  %18 = icmp slt i32 %15, %14
-  %19 = and i1 %18, true
-  %20 = or i1 %19, %17
-  br i1 %20, label %forbody, label %merge
+  %17 = load i32, ptr %i, align 4
+  %18 = icmp sgt i32 %17, %16
+  %19 = and i1 %18, false
+  %20 = icmp slt i32 %17, %16
+  %21 = and i1 %20, true
+  %22 = or i1 %21, %19
+  br i1 %22, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %33, ptr %21, i32 0, i32 15
-  %23 = load ptr, ptr %22, align 8
-  %24 = load i32, ptr %i, align 4
-  %25 = sext i32 %24 to i64
-  %26 = getelementptr i8, ptr %23, i64 %25
-  store i8 1, ptr %26, align 1
-  %27 = add i32 %15, 1
-  store i32 %27, ptr %i, align 4
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %33, ptr %23, i32 0, i32 15
+  %25 = load ptr, ptr %24, align 8
+  %26 = load i32, ptr %i, align 4
+  %27 = sext i32 %26 to i64
+  %28 = getelementptr i8, ptr %25, i64 %27
+  store i8 1, ptr %28, align 1
+  %29 = add i32 %17, 1
+  store i32 %29, ptr %i, align 4
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %33, ptr %28, i32 0, i32 9
-  %30 = load i64, ptr %29, align 8
-  %31 = add i64 %30, 1
-  %32 = load ptr, ptr %self, align 8
-  %33 = getelementptr %33, ptr %32, i32 0, i32 9
-  store i64 %31, ptr %33, align 8
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %33, ptr %30, i32 0, i32 9
+  %32 = load i64, ptr %31, align 8
+  %33 = add i64 %32, 1
   %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %33, ptr %34, i32 0, i32 7
-  %36 = call i32 @pthread_cond_broadcast(ptr %35)
-  %37 = load ptr, ptr %self, align 8
-  %38 = call zeroext i1 @"$RankGroup.await_ranks"(ptr %37)
-  %39 = zext i1 %38 to i8
-  %40 = trunc i8 %39 to i1
-  br i1 %40, label %else, label %then
+  %35 = getelementptr %33, ptr %34, i32 0, i32 9
+  store i64 %33, ptr %35, align 8
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %33, ptr %36, i32 0, i32 7
+  %38 = call i32 @pthread_cond_broadcast(ptr %37)
+  %39 = load ptr, ptr %self, align 8
+  %40 = call zeroext i1 @"$RankGroup.await_ranks"(ptr %39)
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %else, label %then
 
 then:                                             ; preds = %merge
-  %41 = load ptr, ptr %self, align 8
-  call void @"$RankGroup.abandon"(ptr %41)
-  %42 = load %4, ptr %1, align 1
+  %43 = load ptr, ptr %self, align 8
+  call void @"$RankGroup.abandon"(ptr %43)
+  %44 = load %4, ptr %1, align 1
   br label %merge1
 
 else:                                             ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else, %then
-  %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %33, ptr %43, i32 0, i32 6
-  %45 = call i32 @pthread_mutex_unlock(ptr %44)
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %33, ptr %45, i32 0, i32 6
+  %47 = call i32 @pthread_mutex_unlock(ptr %46)
   ret void
 }
 
@@ -3484,7 +3646,7 @@ entry:
   %4 = getelementptr [128 x i8], ptr %cause, i32 0, i32 0
   %5 = getelementptr i8, ptr %4, i64 0
   %6 = load double, ptr %seconds, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 128, ptr @"$string.3", double %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 128, ptr @"$string.4", double %6)
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %33, ptr %8, i32 0, i32 1
   %10 = load ptr, ptr %9, align 8
@@ -3494,7 +3656,7 @@ entry:
   %14 = getelementptr [128 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %33, ptr %16, i32 0, i32 20
+  %17 = getelementptr %33, ptr %16, i32 0, i32 21
   %18 = load ptr, ptr %17, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
@@ -3502,7 +3664,7 @@ entry:
   call void @"$Rank.fail_operation"(ptr %13, ptr %15, ptr %21)
   %22 = load %4, ptr %3, align 1
   %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %33, ptr %23, i32 0, i32 19
+  %24 = getelementptr %33, ptr %23, i32 0, i32 20
   %25 = load ptr, ptr %24, align 8
   %26 = load i32, ptr %index, align 4
   %27 = sext i32 %26 to i64
@@ -3552,7 +3714,7 @@ then2:                                            ; preds = %then
   %24 = getelementptr %60, ptr %23, i32 0, i32 0
   %25 = load i32, ptr %24, align 4
   %26 = load ptr, ptr %cause, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.4", ptr %22, i32 %25, ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.5", ptr %22, i32 %25, ptr %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -3591,7 +3753,7 @@ then6:                                            ; preds = %else
   %49 = getelementptr %60, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %49, align 4
   %51 = load ptr, ptr %cause, align 8
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.5", ptr %44, i32 %47, i32 %50, ptr %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.6", ptr %44, i32 %47, i32 %50, ptr %51)
   %53 = load ptr, ptr %target4, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -3626,7 +3788,7 @@ entry:
   %6 = load i32, ptr %5, align 4
   store i32 %6, ptr %index, align 4
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.6", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.7", i32 -1)
   %8 = load %4, ptr %4, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -3903,7 +4065,7 @@ entry:
   br i1 %8, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.9", i32 58, ptr @"$string.10")
+  call void @"$check.fail"(ptr @"$string.10", i32 58, ptr @"$string.11")
   %9 = load %4, ptr %3, align 1
   br label %merge
 
@@ -3977,11 +4139,11 @@ entry:
   store ptr %0, ptr %file, align 8
   store i32 %1, ptr %line, align 4
   store ptr %2, ptr %text, align 8
-  %4 = call ptr @fdopen(i32 2, ptr @"$string.7")
+  %4 = call ptr @fdopen(i32 2, ptr @"$string.8")
   %5 = load ptr, ptr %file, align 8
   %6 = load i32, ptr %line, align 4
   %7 = load ptr, ptr %text, align 8
-  %8 = call i32 (ptr, ptr, ...) @fprintf(ptr %4, ptr @"$string.8", ptr %5, i32 %6, ptr %7)
+  %8 = call i32 (ptr, ptr, ...) @fprintf(ptr %4, ptr @"$string.9", ptr %5, i32 %6, ptr %7)
   call void @abort()
   %9 = load %4, ptr %3, align 1
   ret void
@@ -4395,7 +4557,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.11", i32 220, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.12", i32 220, ptr @"$string.14")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -4482,7 +4644,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.11", i32 110, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.12", i32 110, ptr @"$string.13")
   %8 = load %4, ptr %2, align 1
   br label %merge
 
@@ -4595,7 +4757,7 @@ entry:
   br i1 %9, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.11", i32 178, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.12", i32 178, ptr @"$string.13")
   %10 = load %4, ptr %2, align 1
   br label %merge
 
@@ -4651,7 +4813,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 80, ptr @"$string.15")
+  call void @"$check.fail"(ptr @"$string.15", i32 80, ptr @"$string.16")
   %8 = load %4, ptr %1, align 1
   br label %merge
 
@@ -4729,7 +4891,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 288, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.17", i32 288, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -4822,7 +4984,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %plan, align 8
   %7 = load ptr, ptr %self, align 8
-  %8 = getelementptr %33, ptr %7, i32 0, i32 22
+  %8 = getelementptr %33, ptr %7, i32 0, i32 23
   %9 = load i64, ptr %8, align 8
   %10 = sub i64 %9, 1
   call void @"$RankGroup.launch_of"(ptr noalias sret(%76) %4, ptr %5, ptr %6, i64 %10)
@@ -4876,7 +5038,7 @@ entry:
   %18 = sext i32 %17 to i64
   %19 = getelementptr %64, ptr %16, i64 %18
   %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %33, ptr %20, i32 0, i32 21
+  %21 = getelementptr %33, ptr %20, i32 0, i32 22
   %22 = getelementptr [2 x %36], ptr %21, i32 0, i32 0
   %23 = load i32, ptr %index, align 4
   %24 = sext i32 %23 to i64
@@ -5110,7 +5272,7 @@ entry:
   %5 = load ptr, ptr %context, align 8
   store ptr %5, ptr %launch, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %6, ptr @"$string.17", i32 -1)
+  call void @"$Rank.enter"(ptr %6, ptr @"$string.18", i32 -1)
   %7 = load %4, ptr %4, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %self, align 8
@@ -5322,7 +5484,7 @@ else16:                                           ; preds = %merge6
 
 merge14:                                          ; preds = %else16, %merge18
   %67 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %67, ptr @"$string.17", i32 -1)
+  call void @"$Rank.enter"(ptr %67, ptr @"$string.18", i32 -1)
   %68 = load %4, ptr %4, align 1
   %69 = load ptr, ptr %self, align 8
   %70 = load ptr, ptr %self, align 8
@@ -5547,7 +5709,7 @@ entry:
 
 then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %25, ptr @"$string.18", i32 -1)
+  call void @"$Rank.enter"(ptr %25, ptr @"$string.19", i32 -1)
   %26 = load %4, ptr %6, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %self, align 8
@@ -5606,7 +5768,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.19", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.20", i32 -1)
   %61 = load %4, ptr %4, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -5818,7 +5980,7 @@ entry:
   %21 = getelementptr float, ptr %14, i64 %20
   store ptr %21, ptr %target, align 8
   %22 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %22, ptr @"$string.20", i32 -1)
+  call void @"$Rank.enter"(ptr %22, ptr @"$string.21", i32 -1)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = load ptr, ptr %self, align 8
@@ -6149,7 +6311,7 @@ entry:
 
 then:                                             ; preds = %entry
   %236 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %236, ptr @"$string.21")
+  call void @"$Rank.begin_operation"(ptr %236, ptr @"$string.22")
   %237 = load %4, ptr %6, align 1
   br label %merge
 
@@ -6158,7 +6320,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %238 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %238, ptr @"$string.21", i32 -1)
+  call void @"$Rank.enter"(ptr %238, ptr @"$string.22", i32 -1)
   %239 = load %4, ptr %5, align 1
   %240 = load ptr, ptr %self, align 8
   %241 = load ptr, ptr %self, align 8
@@ -6580,7 +6742,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %64 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.23")
+  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.24")
   %65 = load %4, ptr %6, align 1
   br label %merge1
 
@@ -6589,7 +6751,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %66, ptr @"$string.23", i32 -1)
+  call void @"$Rank.enter"(ptr %66, ptr @"$string.24", i32 -1)
   %67 = load %4, ptr %5, align 1
   %68 = load ptr, ptr %self, align 8
   %69 = load ptr, ptr %self, align 8
@@ -6697,7 +6859,7 @@ entry:
 
 then:                                             ; preds = %entry
   %29 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %29, ptr @"$string.22")
+  call void @"$Rank.begin_operation"(ptr %29, ptr @"$string.23")
   %30 = load %4, ptr %5, align 1
   br label %merge
 
@@ -6706,7 +6868,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %31 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %31, ptr @"$string.22", i32 -1)
+  call void @"$Rank.enter"(ptr %31, ptr @"$string.23", i32 -1)
   %32 = load %4, ptr %4, align 1
   %33 = load ptr, ptr %self, align 8
   %34 = load ptr, ptr %self, align 8
@@ -6811,7 +6973,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %21 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %21, ptr @"$string.24", i32 -1)
+  call void @"$Rank.enter"(ptr %21, ptr @"$string.25", i32 -1)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = load ptr, ptr %self, align 8
@@ -7250,7 +7412,7 @@ entry:
   %15 = getelementptr [256 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load ptr, ptr %text, align 8
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.27", ptr %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 256, ptr @"$string.28", ptr %17)
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %item, align 8
   call void @"$Scheduler.retire"(ptr %19, ptr %20)
@@ -7282,7 +7444,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 15, ptr @"$string.26")
+  call void @"$check.fail"(ptr @"$string.26", i32 15, ptr @"$string.27")
   %15 = load %4, ptr %3, align 1
   br label %merge
 
@@ -7380,7 +7542,7 @@ entry:
   br i1 %13, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 42, ptr @"$string.28")
+  call void @"$check.fail"(ptr @"$string.26", i32 42, ptr @"$string.29")
   %14 = load %4, ptr %7, align 1
   br label %merge
 
@@ -7849,7 +8011,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.29", i32 103, ptr @"$string.30")
+  call void @"$check.fail"(ptr @"$string.30", i32 103, ptr @"$string.31")
   %12 = load %4, ptr %2, align 1
   br label %merge
 
@@ -7924,7 +8086,7 @@ entry:
   br i1 %10, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.31", i32 263, ptr @"$string.32")
+  call void @"$check.fail"(ptr @"$string.32", i32 263, ptr @"$string.33")
   %11 = load %4, ptr %5, align 1
   br label %merge
 
@@ -7933,17 +8095,17 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %33, ptr %12, i32 0, i32 23
+  %13 = getelementptr %33, ptr %12, i32 0, i32 24
   %14 = load i64, ptr %13, align 8
   %15 = srem i64 %14, 2
   %16 = trunc i64 %15 to i32
   store i32 %16, ptr %index, align 4
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %33, ptr %17, i32 0, i32 23
+  %18 = getelementptr %33, ptr %17, i32 0, i32 24
   %19 = load i64, ptr %18, align 8
   %20 = add i64 %19, 1
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %33, ptr %21, i32 0, i32 23
+  %22 = getelementptr %33, ptr %21, i32 0, i32 24
   store i64 %20, ptr %22, align 8
   %23 = load ptr, ptr %self, align 8
   %24 = load ptr, ptr %message, align 8
@@ -7986,10 +8148,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 22
+  %2 = getelementptr %33, ptr %1, i32 0, i32 23
   %3 = load i64, ptr %2, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %33, ptr %4, i32 0, i32 23
+  %5 = getelementptr %33, ptr %4, i32 0, i32 24
   %6 = load i64, ptr %5, align 8
   %7 = sub i64 %3, %6
   ret i64 %7
@@ -8015,7 +8177,7 @@ entry:
   %6 = load i32, ptr %5, align 4
   store i32 %6, ptr %index, align 4
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.6", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.7", i32 -1)
   %8 = load %4, ptr %4, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -8141,7 +8303,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %80, ptr %20, i32 0, i32 2
   %22 = load i32, ptr %21, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.33", i32 %19, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.34", i32 %19, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -8248,7 +8410,7 @@ then10:                                           ; preds = %then6
   %91 = sext i32 %90 to i64
   %92 = getelementptr ptr, ptr %89, i64 %91
   %93 = load ptr, ptr %92, align 8
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.34", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %86, i64 1024, ptr @"$string.35", ptr %93)
   %95 = load ptr, ptr %target8, align 8
   %96 = getelementptr %5, ptr %95, i32 0, i32 0
   %97 = getelementptr [1024 x i8], ptr %96, i32 0, i32 0
@@ -8425,7 +8587,7 @@ entry:
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr %60, ptr %4, i64 0
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %33, ptr %6, i32 0, i32 21
+  %7 = getelementptr %33, ptr %6, i32 0, i32 22
   %8 = getelementptr [2 x %36], ptr %7, i32 0, i32 0
   %9 = load i32, ptr %index, align 4
   %10 = sext i32 %9 to i64
@@ -8501,17 +8663,17 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %69 = load ptr, ptr %self, align 8
-  %70 = getelementptr %33, ptr %69, i32 0, i32 25
+  %70 = getelementptr %33, ptr %69, i32 0, i32 26
   %71 = load i64, ptr %70, align 8
   %72 = load ptr, ptr %flight, align 8
   %73 = getelementptr %36, ptr %72, i32 0, i32 5
   %74 = load i64, ptr %73, align 8
   %75 = add i64 %71, %74
   %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %33, ptr %76, i32 0, i32 25
+  %77 = getelementptr %33, ptr %76, i32 0, i32 26
   store i64 %75, ptr %77, align 8
   %78 = load ptr, ptr %self, align 8
-  %79 = getelementptr %33, ptr %78, i32 0, i32 21
+  %79 = getelementptr %33, ptr %78, i32 0, i32 22
   %80 = getelementptr [2 x %36], ptr %79, i32 0, i32 0
   %81 = load i32, ptr %index, align 4
   %82 = sext i32 %81 to i64
@@ -8523,11 +8685,11 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %87 = load ptr, ptr %self, align 8
-  %88 = getelementptr %33, ptr %87, i32 0, i32 24
+  %88 = getelementptr %33, ptr %87, i32 0, i32 25
   %89 = load i64, ptr %88, align 8
   %90 = add i64 %89, 1
   %91 = load ptr, ptr %self, align 8
-  %92 = getelementptr %33, ptr %91, i32 0, i32 24
+  %92 = getelementptr %33, ptr %91, i32 0, i32 25
   store i64 %90, ptr %92, align 8
   br label %merge1
 
@@ -8588,7 +8750,7 @@ entry:
   store i32 %1, ptr %index, align 4
   store ptr %2, ptr %outputs, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %33, ptr %6, i32 0, i32 21
+  %7 = getelementptr %33, ptr %6, i32 0, i32 22
   %8 = getelementptr [2 x %36], ptr %7, i32 0, i32 0
   %9 = load i32, ptr %index, align 4
   %10 = sext i32 %9 to i64
@@ -8924,7 +9086,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 21
+  %2 = getelementptr %33, ptr %1, i32 0, i32 22
   %3 = getelementptr [2 x %36], ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %self, align 8
   %5 = call i32 @"$RankGroup.last_landed"(ptr %4)
@@ -8943,7 +9105,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 23
+  %2 = getelementptr %33, ptr %1, i32 0, i32 24
   %3 = load i64, ptr %2, align 8
   %4 = add i64 %3, 2
   %5 = sub i64 %4, 1
@@ -8960,7 +9122,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 21
+  %2 = getelementptr %33, ptr %1, i32 0, i32 22
   %3 = getelementptr [2 x %36], ptr %2, i32 0, i32 0
   %4 = load ptr, ptr %self, align 8
   %5 = call i32 @"$RankGroup.last_landed"(ptr %4)
@@ -9056,7 +9218,7 @@ entry:
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.35", i32 159, ptr @"$string.36")
+  call void @"$check.fail"(ptr @"$string.36", i32 159, ptr @"$string.37")
   %10 = load %4, ptr %5, align 1
   br label %merge
 
@@ -9359,7 +9521,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %30, label %else4, label %then3
 
 then3:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.11", i32 270, ptr @"$string.37")
+  call void @"$check.fail"(ptr @"$string.12", i32 270, ptr @"$string.38")
   %31 = load %4, ptr %7, align 1
   br label %merge2
 
@@ -9374,7 +9536,7 @@ merge2:                                           ; preds = %else4, %then3
   br i1 %35, label %then6, label %else7
 
 then6:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.11", i32 271, ptr @"$string.38")
+  call void @"$check.fail"(ptr @"$string.12", i32 271, ptr @"$string.39")
   %36 = load %4, ptr %6, align 1
   br label %merge5
 
@@ -9424,7 +9586,7 @@ then9:                                            ; preds = %merge5
   br i1 %65, label %else13, label %then12
 
 then12:                                           ; preds = %then9
-  call void @"$check.fail"(ptr @"$string.11", i32 280, ptr @"$string.39")
+  call void @"$check.fail"(ptr @"$string.12", i32 280, ptr @"$string.40")
   %66 = load %4, ptr %5, align 1
   br label %merge11
 
@@ -9684,7 +9846,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.11", i32 115, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.12", i32 115, ptr @"$string.13")
   %8 = load %4, ptr %2, align 1
   br label %merge
 
@@ -9960,7 +10122,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.40", i32 59, ptr @"$string.41")
+  call void @"$check.fail"(ptr @"$string.41", i32 59, ptr @"$string.42")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -10344,7 +10506,7 @@ then:                                             ; preds = %entry
   br i1 %16, label %else4, label %then3
 
 then3:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.11", i32 211, ptr @"$string.42")
+  call void @"$check.fail"(ptr @"$string.12", i32 211, ptr @"$string.43")
   %17 = load %4, ptr %3, align 1
   br label %merge2
 
@@ -10488,7 +10650,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.29", i32 203, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.30", i32 203, ptr @"$string.13")
   %11 = load %4, ptr %5, align 1
   br label %merge
 
@@ -10547,7 +10709,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 223, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.17", i32 223, ptr @"$string.13")
   %8 = load %4, ptr %2, align 1
   br label %merge
 
@@ -10719,7 +10881,7 @@ merge:                                            ; preds = %else2, %dead3, %dea
   br i1 %55, label %then5, label %or.lhs.false
 
 then5:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.35", i32 122, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.36", i32 122, ptr @"$string.13")
   %56 = load %4, ptr %6, align 1
   br label %merge4
 
@@ -10756,7 +10918,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %79, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.35", i32 123, ptr @"$string.49")
+  call void @"$check.fail"(ptr @"$string.36", i32 123, ptr @"$string.50")
   %80 = load %4, ptr %5, align 1
   br label %merge7
 
@@ -10904,7 +11066,7 @@ entry:
   %10 = sub i64 %9, 1
   %11 = load ptr, ptr %item, align 8
   %12 = call i32 @"$Sequence.num_outputs"(ptr %11)
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 256, ptr @"$string.43", i64 %10, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 256, ptr @"$string.44", i64 %10, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
   call void @"$Scheduler.withdraw_prompt_pages"(ptr %14, ptr %15)
@@ -11048,7 +11210,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.11", i32 163, ptr @"$string.44")
+  call void @"$check.fail"(ptr @"$string.12", i32 163, ptr @"$string.45")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -11140,7 +11302,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   store i32 8, ptr %code, align 4
-  store ptr @"$string.45", ptr %cause, align 8
+  store ptr @"$string.46", ptr %cause, align 8
   %3 = load ptr, ptr %item, align 8
   %4 = call zeroext i1 @"$Sequence.mask_allows_nothing"(ptr %3)
   %5 = zext i1 %4 to i8
@@ -11149,7 +11311,7 @@ entry:
 
 then:                                             ; preds = %entry
   store i32 1, ptr %code, align 4
-  store ptr @"$string.46", ptr %cause, align 8
+  store ptr @"$string.47", ptr %cause, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -11160,7 +11322,7 @@ else:                                             ; preds = %entry
   br i1 %10, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  store ptr @"$string.47", ptr %cause, align 8
+  store ptr @"$string.48", ptr %cause, align 8
   br label %merge
 
 else2:                                            ; preds = %else
@@ -11172,7 +11334,7 @@ merge:                                            ; preds = %else2, %then1, %the
   %13 = load ptr, ptr %cause, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = call i32 @"$Sequence.num_outputs"(ptr %14)
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 256, ptr @"$string.48", ptr %13, i32 %15)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 256, ptr @"$string.49", ptr %13, i32 %15)
   %17 = load ptr, ptr %self, align 8
   %18 = load ptr, ptr %item, align 8
   %19 = load i32, ptr %code, align 4
@@ -11640,7 +11802,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 75, ptr @"$string.50")
+  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.51")
   %8 = load %4, ptr %1, align 1
   br label %merge
 
@@ -11894,7 +12056,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.56", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.57", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -12071,7 +12233,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.51", ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.52", ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -12143,7 +12305,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.52")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.53")
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -12205,7 +12367,7 @@ then9:                                            ; preds = %then5
   %62 = getelementptr %37, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.53", i64 %59, i32 %60, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.54", i64 %59, i32 %60, i32 %64)
   %66 = load ptr, ptr %target7, align 8
   %67 = getelementptr %5, ptr %66, i32 0, i32 0
   %68 = getelementptr [1024 x i8], ptr %67, i32 0, i32 0
@@ -12279,7 +12441,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load ptr, ptr %name, align 8
   %25 = load i32, ptr %num_tokens, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.54", ptr %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.55", ptr %24, i32 %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -12359,7 +12521,7 @@ then10:                                           ; preds = %then6
   %70 = getelementptr i32, ptr %67, i64 %69
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %vocab_size, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.55", ptr %65, i32 %66, i32 %71, i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.56", ptr %65, i32 %66, i32 %71, i32 %72)
   %74 = load ptr, ptr %target8, align 8
   %75 = getelementptr %5, ptr %74, i32 0, i32 0
   %76 = getelementptr [1024 x i8], ptr %75, i32 0, i32 0
@@ -12542,7 +12704,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %pool, align 8
   %26 = getelementptr %41, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.57", i32 %22, i32 %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.58", i32 %22, i32 %24, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -12611,7 +12773,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.29", i32 209, ptr @"$string.58")
+  call void @"$check.fail"(ptr @"$string.30", i32 209, ptr @"$string.59")
   %16 = load %4, ptr %4, align 1
   br label %merge
 
@@ -12725,7 +12887,7 @@ merge:                                            ; preds = %else, %merge1
   br i1 %40, label %else6, label %then5
 
 then5:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.11", i32 201, ptr @"$string.60")
+  call void @"$check.fail"(ptr @"$string.12", i32 201, ptr @"$string.61")
   %41 = load %4, ptr %2, align 1
   br label %merge4
 
@@ -12742,7 +12904,7 @@ merge4:                                           ; preds = %else6, %then5
   br i1 %47, label %then8, label %else9
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.11", i32 202, ptr @"$string.61")
+  call void @"$check.fail"(ptr @"$string.12", i32 202, ptr @"$string.62")
   %48 = load %4, ptr %1, align 1
   br label %merge7
 
@@ -12789,7 +12951,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.11", i32 185, ptr @"$string.59")
+  call void @"$check.fail"(ptr @"$string.12", i32 185, ptr @"$string.60")
   %12 = load %4, ptr %4, align 1
   br label %merge
 
@@ -13041,7 +13203,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 246, ptr @"$string.62")
+  call void @"$check.fail"(ptr @"$string.17", i32 246, ptr @"$string.63")
   %16 = load %4, ptr %6, align 1
   br label %merge
 
@@ -13111,7 +13273,7 @@ entry:
   br i1 %12, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 228, ptr @"$string.63")
+  call void @"$check.fail"(ptr @"$string.17", i32 228, ptr @"$string.64")
   %13 = load %4, ptr %8, align 1
   br label %merge
 
@@ -13138,7 +13300,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %26, label %else, label %then
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.16", i32 229, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.17", i32 229, ptr @"$string.13")
   %27 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -13199,7 +13361,7 @@ forbody:                                          ; preds = %forcond
   br i1 %64, label %then6, label %or.lhs.false8
 
 then6:                                            ; preds = %or.lhs.false8, %forbody
-  call void @"$check.fail"(ptr @"$string.16", i32 233, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.17", i32 233, ptr @"$string.13")
   %65 = load %4, ptr %6, align 1
   br label %merge5
 
@@ -13363,7 +13525,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 260, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.17", i32 260, ptr @"$string.13")
   %11 = load %4, ptr %2, align 1
   br label %merge
 
@@ -13623,7 +13785,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.31", i32 170, ptr @"$string.64")
+  call void @"$check.fail"(ptr @"$string.32", i32 170, ptr @"$string.65")
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -13634,7 +13796,7 @@ merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %plan, align 8
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %33, ptr %15, i32 0, i32 22
+  %16 = getelementptr %33, ptr %15, i32 0, i32 23
   %17 = load i64, ptr %16, align 8
   call void @"$RankGroup.launch_of"(ptr noalias sret(%76) %5, ptr %13, ptr %14, i64 %17)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %launch, ptr align 8 %5, i64 32, i1 false)
@@ -13713,11 +13875,11 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead
   %70 = load ptr, ptr %self, align 8
-  %71 = getelementptr %33, ptr %70, i32 0, i32 22
+  %71 = getelementptr %33, ptr %70, i32 0, i32 23
   %72 = load i64, ptr %71, align 8
   %73 = add i64 %72, 1
   %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %33, ptr %74, i32 0, i32 22
+  %75 = getelementptr %33, ptr %74, i32 0, i32 23
   store i64 %73, ptr %75, align 8
   ret i32 0
 
@@ -14281,7 +14443,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %28 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %28, ptr @"$string.17", i32 -1)
+  call void @"$Rank.enter"(ptr %28, ptr @"$string.18", i32 -1)
   %29 = load %4, ptr %6, align 1
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %self, align 8
@@ -14379,7 +14541,7 @@ merge10:                                          ; preds = %else12, %dead13
 
 then15:                                           ; preds = %merge10
   %82 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %82, ptr @"$string.17", i32 -1)
+  call void @"$Rank.enter"(ptr %82, ptr @"$string.18", i32 -1)
   %83 = load %4, ptr %4, align 1
   %84 = load ptr, ptr %self, align 8
   %85 = load ptr, ptr %self, align 8
@@ -14529,7 +14691,7 @@ entry:
   store ptr %19, ptr %host, align 8
   store ptr %22, ptr %device, align 8
   %23 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %23, ptr @"$string.65", i32 -1)
+  call void @"$Rank.enter"(ptr %23, ptr @"$string.66", i32 -1)
   %24 = load %4, ptr %8, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = load ptr, ptr %self, align 8
@@ -14584,7 +14746,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.66", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.67", i32 -1)
   %61 = load %4, ptr %6, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -14662,7 +14824,7 @@ merge1:                                           ; preds = %else3, %merge5
 
 then10:                                           ; preds = %merge1
   %111 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %111, ptr @"$string.67", i32 -1)
+  call void @"$Rank.enter"(ptr %111, ptr @"$string.68", i32 -1)
   %112 = load %4, ptr %4, align 1
   %113 = load ptr, ptr %self, align 8
   %114 = load ptr, ptr %self, align 8
@@ -14814,7 +14976,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %17, ptr @"$string.84", i32 -1)
+  call void @"$Rank.enter"(ptr %17, ptr @"$string.85", i32 -1)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %self, align 8
@@ -15118,7 +15280,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %44 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %44, ptr @"$string.68")
+  call void @"$Rank.begin_operation"(ptr %44, ptr @"$string.69")
   %45 = load %4, ptr %5, align 1
   br label %merge1
 
@@ -15127,7 +15289,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %46 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %46, ptr @"$string.68", i32 -1)
+  call void @"$Rank.enter"(ptr %46, ptr @"$string.69", i32 -1)
   %47 = load %4, ptr %4, align 1
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %self, align 8
@@ -15236,7 +15398,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.69")
+  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.70")
   %31 = load %4, ptr %5, align 1
   br label %merge
 
@@ -15245,7 +15407,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.69", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.70", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -15395,7 +15557,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = load ptr, ptr %47, align 8
   %49 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 24, i1 false)
-  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.72", ptr %43, ptr byval(%91) %5, ptr %48, ptr %49)
+  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.73", ptr %43, ptr byval(%91) %5, ptr %48, ptr %49)
   store i32 %50, ptr %code4, align 4
   %51 = load i32, ptr %code4, align 4
   %52 = icmp ne i32 %51, 0
@@ -15553,7 +15715,7 @@ entry:
 
 then:                                             ; preds = %entry
   %52 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.70")
+  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.71")
   %53 = load %4, ptr %10, align 1
   br label %merge
 
@@ -15563,7 +15725,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %54 = load ptr, ptr %self, align 8
   %55 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %54, ptr @"$string.70", i32 %55)
+  call void @"$Rank.enter"(ptr %54, ptr @"$string.71", i32 %55)
   %56 = load %4, ptr %9, align 1
   %57 = load ptr, ptr %self, align 8
   %58 = load ptr, ptr %self, align 8
@@ -15850,7 +16012,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %28 = load ptr, ptr %self, align 8
   %29 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %28, ptr @"$string.71", i32 %29)
+  call void @"$Rank.enter"(ptr %28, ptr @"$string.72", i32 %29)
   %30 = load %4, ptr %9, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %self, align 8
@@ -16020,7 +16182,7 @@ entry:
 
 then:                                             ; preds = %entry
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.73")
+  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.74")
   %78 = load %4, ptr %7, align 1
   br label %merge
 
@@ -16030,7 +16192,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %79 = load ptr, ptr %self, align 8
   %80 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %79, ptr @"$string.73", i32 %80)
+  call void @"$Rank.enter"(ptr %79, ptr @"$string.74", i32 %80)
   %81 = load %4, ptr %6, align 1
   %82 = load ptr, ptr %self, align 8
   %83 = load ptr, ptr %self, align 8
@@ -16219,7 +16381,7 @@ entry:
 
 then:                                             ; preds = %entry
   %96 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.74")
+  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.75")
   %97 = load %4, ptr %6, align 1
   br label %merge
 
@@ -16229,7 +16391,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %98 = load ptr, ptr %self, align 8
   %99 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %98, ptr @"$string.74", i32 %99)
+  call void @"$Rank.enter"(ptr %98, ptr @"$string.75", i32 %99)
   %100 = load %4, ptr %5, align 1
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %self, align 8
@@ -16394,7 +16556,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.75")
+  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.76")
   %67 = load %4, ptr %8, align 1
   br label %merge1
 
@@ -16404,7 +16566,7 @@ else3:                                            ; preds = %then
 merge1:                                           ; preds = %else3, %then2
   %68 = load ptr, ptr %self, align 8
   %69 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %68, ptr @"$string.75", i32 %69)
+  call void @"$Rank.enter"(ptr %68, ptr @"$string.76", i32 %69)
   %70 = load %4, ptr %7, align 1
   %71 = load ptr, ptr %self, align 8
   %72 = load ptr, ptr %self, align 8
@@ -16476,7 +16638,7 @@ merge:                                            ; preds = %else, %merge7
   %105 = load ptr, ptr %104, align 8
   %106 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %input, i64 24, i1 false)
-  %107 = call i32 @"$linear"(ptr %98, ptr %99, i32 %100, ptr @"$string.76", ptr %102, ptr byval(%91) %5, ptr %105, ptr %106)
+  %107 = call i32 @"$linear"(ptr %98, ptr %99, i32 %100, ptr @"$string.77", ptr %102, ptr byval(%91) %5, ptr %105, ptr %106)
   ret i32 %107
 
 dead10:                                           ; No predecessors!
@@ -16811,7 +16973,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %62 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.77")
+  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.78")
   %63 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -16821,7 +16983,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %then2
   %64 = load ptr, ptr %self, align 8
   %65 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %64, ptr @"$string.77", i32 %65)
+  call void @"$Rank.enter"(ptr %64, ptr @"$string.78", i32 %65)
   %66 = load %4, ptr %6, align 1
   %67 = load ptr, ptr %self, align 8
   %68 = load ptr, ptr %self, align 8
@@ -16940,7 +17102,7 @@ entry:
   %25 = load ptr, ptr %24, align 8
   %26 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %14, ptr align 8 %15, i64 24, i1 false)
-  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.78", ptr %20, ptr byval(%91) %14, ptr %25, ptr %26)
+  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.79", ptr %20, ptr byval(%91) %14, ptr %25, ptr %26)
   store i32 %27, ptr %code, align 4
   %28 = load i32, ptr %code, align 4
   %29 = icmp ne i32 %28, 0
@@ -17003,7 +17165,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %64 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.79")
+  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.80")
   %65 = load %4, ptr %10, align 1
   br label %merge1
 
@@ -17013,7 +17175,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %then2
   %66 = load ptr, ptr %self, align 8
   %67 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %66, ptr @"$string.79", i32 %67)
+  call void @"$Rank.enter"(ptr %66, ptr @"$string.80", i32 %67)
   %68 = load %4, ptr %9, align 1
   %69 = load ptr, ptr %self, align 8
   %70 = load ptr, ptr %self, align 8
@@ -17079,7 +17241,7 @@ merge8:                                           ; preds = %else10, %dead11
   %102 = load ptr, ptr %output, align 8
   %103 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 24, i1 false)
-  %104 = call i32 @"$linear"(ptr %96, ptr %97, i32 %98, ptr @"$string.80", ptr %100, ptr byval(%91) %6, ptr %102, ptr %103)
+  %104 = call i32 @"$linear"(ptr %96, ptr %97, i32 %98, ptr @"$string.81", ptr %100, ptr byval(%91) %6, ptr %102, ptr %103)
   ret i32 %104
 
 dead12:                                           ; No predecessors!
@@ -17247,7 +17409,7 @@ entry:
 
 then:                                             ; preds = %entry
   %82 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.81")
+  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.82")
   %83 = load %4, ptr %8, align 1
   br label %merge
 
@@ -17257,7 +17419,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %84 = load ptr, ptr %self, align 8
   %85 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %84, ptr @"$string.81", i32 %85)
+  call void @"$Rank.enter"(ptr %84, ptr @"$string.82", i32 %85)
   %86 = load %4, ptr %7, align 1
   %87 = load ptr, ptr %self, align 8
   %88 = load ptr, ptr %self, align 8
@@ -17504,7 +17666,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %35, ptr @"$string.82")
+  call void @"$Rank.begin_operation"(ptr %35, ptr @"$string.83")
   %36 = load %4, ptr %7, align 1
   br label %merge
 
@@ -17513,7 +17675,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %37, ptr @"$string.82", i32 -1)
+  call void @"$Rank.enter"(ptr %37, ptr @"$string.83", i32 -1)
   %38 = load %4, ptr %6, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
@@ -17625,7 +17787,7 @@ entry:
 
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %33, ptr @"$string.83")
+  call void @"$Rank.begin_operation"(ptr %33, ptr @"$string.84")
   %34 = load %4, ptr %5, align 1
   br label %merge
 
@@ -17634,7 +17796,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.83", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.84", i32 -1)
   %36 = load %4, ptr %4, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -17783,7 +17945,7 @@ whilebody:                                        ; preds = %condition
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 4
-  %15 = call ptr @"$Vector.last.85"(ptr %14)
+  %15 = call ptr @"$Vector.last.86"(ptr %14)
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %code, align 4
   %18 = load ptr, ptr %text, align 8
@@ -17808,7 +17970,7 @@ whilebody2:                                       ; preds = %condition1
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 3
-  %30 = call ptr @"$Vector.last.85"(ptr %29)
+  %30 = call ptr @"$Vector.last.86"(ptr %29)
   %31 = load ptr, ptr %30, align 8
   %32 = load i32, ptr %code, align 4
   %33 = load ptr, ptr %text, align 8
@@ -17820,7 +17982,7 @@ merge3:                                           ; preds = %condition1
   ret void
 }
 
-define internal ptr @"$Vector.last.85"(ptr %0) {
+define internal ptr @"$Vector.last.86"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %self = alloca ptr, align 8
@@ -17834,7 +17996,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 75, ptr @"$string.50")
+  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.51")
   %8 = load %4, ptr %1, align 1
   br label %merge
 
@@ -17920,7 +18082,7 @@ then2:                                            ; preds = %then
   %27 = load i32, ptr %position, align 4
   %28 = load i32, ptr %row, align 4
   %29 = add i32 %27, %28
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.86", i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.87", i32 %29)
   %31 = load ptr, ptr %target, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -18082,7 +18244,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.93", i32 176, ptr @"$string.94")
+  call void @"$check.fail"(ptr @"$string.94", i32 176, ptr @"$string.95")
   %16 = load %4, ptr %9, align 1
   br label %merge
 
@@ -18146,7 +18308,7 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %52 = load ptr, ptr %s, align 8
   %53 = getelementptr %39, ptr %52, i32 0, i32 6
-  call void @"$Vector.clear.99"(ptr %53)
+  call void @"$Vector.clear.100"(ptr %53)
   %54 = load %4, ptr %1, align 1
   ret void
 }
@@ -18671,7 +18833,7 @@ whilebody:                                        ; preds = %condition
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.87", i32 77, ptr @"$string.88")
+  call void @"$check.fail"(ptr @"$string.88", i32 77, ptr @"$string.89")
   %16 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -18691,7 +18853,7 @@ merge1:                                           ; preds = %else, %then
   br i1 %25, label %else4, label %then3
 
 then3:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.87", i32 78, ptr @"$string.89")
+  call void @"$check.fail"(ptr @"$string.88", i32 78, ptr @"$string.90")
   %26 = load %4, ptr %2, align 1
   br label %merge2
 
@@ -18723,7 +18885,7 @@ merge:                                            ; preds = %condition
   br i1 %41, label %else7, label %then6
 
 then6:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.87", i32 83, ptr @"$string.90")
+  call void @"$check.fail"(ptr @"$string.88", i32 83, ptr @"$string.91")
   %42 = load %4, ptr %1, align 1
   br label %merge5
 
@@ -18826,7 +18988,7 @@ whilebody:                                        ; preds = %condition
   br i1 %28, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.87", i32 92, ptr @"$string.91")
+  call void @"$check.fail"(ptr @"$string.88", i32 92, ptr @"$string.92")
   %29 = load %4, ptr %2, align 1
   br label %merge2
 
@@ -18851,7 +19013,7 @@ merge2:                                           ; preds = %else, %then
   br i1 %43, label %else5, label %then4
 
 then4:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.87", i32 93, ptr @"$string.92")
+  call void @"$check.fail"(ptr @"$string.88", i32 93, ptr @"$string.93")
   %44 = load %4, ptr %1, align 1
   br label %merge3
 
@@ -19219,7 +19381,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.95", i32 65, ptr @"$string.96")
+  call void @"$check.fail"(ptr @"$string.96", i32 65, ptr @"$string.97")
   %12 = load %4, ptr %2, align 1
   br label %merge
 
@@ -19740,11 +19902,11 @@ entry:
   %28 = load %4, ptr %5, align 1
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %71, ptr %29, i32 0, i32 21
-  call void @"$Vector.free.97"(ptr %30)
+  call void @"$Vector.free.98"(ptr %30)
   %31 = load %4, ptr %4, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %71, ptr %32, i32 0, i32 22
-  call void @"$Vector.free.97"(ptr %33)
+  call void @"$Vector.free.98"(ptr %33)
   %34 = load %4, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %71, ptr %35, i32 0, i32 16
@@ -19798,7 +19960,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.97"(ptr %0) {
+define internal void @"$Vector.free.98"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -19810,12 +19972,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.98"(ptr %7)
+  call void @"$Vector.init.99"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.98"(ptr %0) {
+define internal void @"$Vector.init.99"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -19831,7 +19993,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.99"(ptr %0) {
+define internal void @"$Vector.clear.100"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20025,7 +20187,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %entry
   %18 = load i64, ptr %index, align 8
-  %19 = load i64, ptr getelementptr (%0, ptr @"<global>.100", i32 0, i32 1), align 8
+  %19 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
   %20 = icmp sge i64 %18, %19
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -20039,7 +20201,7 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %23 = load i64, ptr %index, align 8
-  %24 = call ptr @"$Vector.at"(ptr @"<global>.100", i64 %23)
+  %24 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %23)
   store ptr %24, ptr %slot, align 8
   %25 = load ptr, ptr %slot, align 8
   %26 = getelementptr %107, ptr %25, i32 0, i32 0
@@ -20082,7 +20244,7 @@ entry:
   %index = alloca i64, align 8
   store i64 %0, ptr %index, align 8
   %1 = load i64, ptr %index, align 8
-  %2 = call ptr @"$Vector.at"(ptr @"<global>.100", i64 %1)
+  %2 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %1)
   %3 = getelementptr %107, ptr %2, i32 0, i32 3
   %4 = load i32, ptr %3, align 4
   %5 = zext i32 %4 to i64
@@ -20114,7 +20276,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -20284,7 +20446,7 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  %8 = call ptr @"$load"(ptr @"$string.102")
+  %8 = call ptr @"$load"(ptr @"$string.103")
   store ptr %8, ptr %handle, align 8
   %9 = load ptr, ptr %handle, align 8
   %10 = icmp ne ptr %9, null
@@ -20353,7 +20515,7 @@ entry:
   %8 = load ptr, ptr %root, align 8
   %9 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  call void @"$path_below"(ptr %8, ptr @"$string.104", ptr %10)
+  call void @"$path_below"(ptr %8, ptr @"$string.105", ptr %10)
   %11 = load %4, ptr %7, align 1
   %12 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %13 = getelementptr i8, ptr %12, i64 0
@@ -20379,7 +20541,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load ptr, ptr %root, align 8
   %21 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
-  call void @"$path_below"(ptr %20, ptr @"$string.105", ptr %22)
+  call void @"$path_below"(ptr %20, ptr @"$string.106", ptr %22)
   %23 = load %4, ptr %6, align 1
   %24 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
@@ -20405,7 +20567,7 @@ merge2:                                           ; preds = %else4, %dead5
   %32 = load ptr, ptr %root, align 8
   %33 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  call void @"$path_below"(ptr %32, ptr @"$string.106", ptr %34)
+  call void @"$path_below"(ptr %32, ptr @"$string.107", ptr %34)
   %35 = load %4, ptr %5, align 1
   %36 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
@@ -20431,7 +20593,7 @@ merge7:                                           ; preds = %else9, %dead10
   %44 = load ptr, ptr %root, align 8
   %45 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$path_below"(ptr %44, ptr @"$string.107", ptr %46)
+  call void @"$path_below"(ptr %44, ptr @"$string.108", ptr %46)
   %47 = load %4, ptr %4, align 1
   %48 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %49 = getelementptr i8, ptr %48, i64 0
@@ -20457,7 +20619,7 @@ merge12:                                          ; preds = %else14, %dead15
   %56 = load ptr, ptr %root, align 8
   %57 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$path_below"(ptr %56, ptr @"$string.108", ptr %58)
+  call void @"$path_below"(ptr %56, ptr @"$string.109", ptr %58)
   %59 = load %4, ptr %3, align 1
   %60 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -20483,7 +20645,7 @@ merge17:                                          ; preds = %else19, %dead20
   %68 = load ptr, ptr %root, align 8
   %69 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
-  call void @"$path_below"(ptr %68, ptr @"$string.109", ptr %70)
+  call void @"$path_below"(ptr %68, ptr @"$string.110", ptr %70)
   %71 = load %4, ptr %2, align 1
   %72 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
@@ -20509,7 +20671,7 @@ merge22:                                          ; preds = %else24, %dead25
   %80 = load ptr, ptr %root, align 8
   %81 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
-  call void @"$path_below"(ptr %80, ptr @"$string.110", ptr %82)
+  call void @"$path_below"(ptr %80, ptr @"$string.111", ptr %82)
   %83 = load %4, ptr %1, align 1
   %84 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
@@ -20549,7 +20711,7 @@ entry:
   %3 = load ptr, ptr %target, align 8
   %4 = load ptr, ptr %root, align 8
   %5 = load ptr, ptr %path, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 4096, ptr @"$string.103", ptr %4, ptr %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 4096, ptr @"$string.104", ptr %4, ptr %5)
   ret void
 }
 
@@ -20570,12 +20732,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %109, ptr %5, i32 0, i32 1
   %7 = load ptr, ptr %6, align 8
-  %8 = call ptr @dlsym(ptr %7, ptr @"$string.111")
+  %8 = call ptr @dlsym(ptr %7, ptr @"$string.112")
   store ptr %8, ptr %initialise, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %109, ptr %9, i32 0, i32 1
   %11 = load ptr, ptr %10, align 8
-  %12 = call ptr @dlsym(ptr %11, ptr @"$string.112")
+  %12 = call ptr @dlsym(ptr %11, ptr @"$string.113")
   store ptr %12, ptr %count, align 8
   %13 = load ptr, ptr %initialise, align 8
   %14 = icmp eq ptr %13, null
@@ -20604,7 +20766,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.113", ptr @"$string.102")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.114", ptr @"$string.103")
   %31 = load ptr, ptr %target, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -20630,7 +20792,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %initialise, align 8
   call void @"$Gpus.name_driver"(ptr %36, ptr %37)
   %38 = load %4, ptr %3, align 1
-  %39 = call i32 @setenv(ptr @"$string.114", ptr @"$string.115", i32 0)
+  %39 = call i32 @setenv(ptr @"$string.115", ptr @"$string.116", i32 0)
   %40 = load ptr, ptr %initialise, align 8
   %41 = call i32 %40(i32 0)
   store i32 %41, ptr %code, align 4
@@ -20693,7 +20855,7 @@ then14:                                           ; preds = %merge7
   %69 = getelementptr [4096 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
   %71 = load i32, ptr %code, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.116", ptr %70, i32 %71, ptr @"$string.117")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.117", ptr %70, i32 %71, ptr @"$string.118")
   %73 = load ptr, ptr %target12, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -20735,7 +20897,7 @@ then:                                             ; preds = %and.lhs.true
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = getelementptr %110, ptr %info, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 4096, ptr @"$string.27", ptr %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 4096, ptr @"$string.28", ptr %12)
   br label %merge
 
 else:                                             ; preds = %and.lhs.true, %entry
@@ -20816,7 +20978,7 @@ then5:                                            ; preds = %then2
   %29 = getelementptr %109, ptr %28, i32 0, i32 2
   %30 = getelementptr [4096 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.120", ptr %27, ptr %31, ptr @"$string.117")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.121", ptr %27, ptr %31, ptr @"$string.118")
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -20853,7 +21015,7 @@ then10:                                           ; preds = %merge1
   %46 = getelementptr i8, ptr %45, i64 0
   %47 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.121", ptr %48, ptr @"$string.102", ptr @"$string.122", ptr @"$string.117")
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.122", ptr %48, ptr @"$string.103", ptr @"$string.123", ptr @"$string.118")
   %50 = load ptr, ptr %target8, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -20882,7 +21044,7 @@ entry:
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %root, align 8
   %5 = load ptr, ptr %target, align 8
-  call void @"$path_below"(ptr %4, ptr @"$string.118", ptr %5)
+  call void @"$path_below"(ptr %4, ptr @"$string.119", ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %target, align 8
   %8 = call zeroext i1 @"$files.exists"(ptr %7)
@@ -20902,7 +21064,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %root, align 8
   %12 = load ptr, ptr %target, align 8
-  call void @"$path_below"(ptr %11, ptr @"$string.119", ptr %12)
+  call void @"$path_below"(ptr %11, ptr @"$string.120", ptr %12)
   %13 = load %4, ptr %2, align 1
   %14 = load ptr, ptr %target, align 8
   %15 = call zeroext i1 @"$files.exists"(ptr %14)
@@ -21008,7 +21170,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.101")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.102")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -21111,7 +21273,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %request_id, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.123", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.124", i64 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -21267,7 +21429,7 @@ entry:
   store i32 152, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %30, ptr %5, i32 0, i32 3
-  store ptr @"$string.124", ptr %6, align 8
+  store ptr @"$string.125", ptr %6, align 8
   %7 = load ptr, ptr %target, align 8
   %8 = getelementptr %30, ptr %7, i32 0, i32 1
   store i32 0, ptr %8, align 4
@@ -21460,7 +21622,7 @@ then3:                                            ; preds = %then
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.125")
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.126")
   %24 = load ptr, ptr %target1, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -21488,7 +21650,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$status.clear"(ptr %30)
   %31 = load %4, ptr %8, align 1
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.126", ptr %32)
+  %33 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.127", ptr %32)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -21514,15 +21676,15 @@ merge5:                                           ; preds = %else7, %dead8
   %41 = getelementptr %109, ptr %found, i32 0, i32 0
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.132", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.133", i64 %43)
   %44 = load %4, ptr %5, align 1
   %45 = getelementptr %109, ptr %found, i32 0, i32 2
   %46 = getelementptr [4096 x i8], ptr %45, i32 0, i32 0
   %47 = getelementptr i8, ptr %46, i64 0
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.133", ptr %47)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.134", ptr %47)
   %48 = load %4, ptr %4, align 1
   %49 = call ptr @"$device.automatic_kind"(ptr %found)
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.134", ptr %49)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.135", ptr %49)
   %50 = load %4, ptr %3, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %2, align 1
@@ -21557,7 +21719,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %114, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.127"(ptr %3)
+  call void @"$Vector.init.128"(ptr %3)
   %4 = load %4, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %114, ptr %5, i32 0, i32 1
@@ -21565,7 +21727,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.127"(ptr %0) {
+define internal void @"$Vector.init.128"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -21651,7 +21813,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %114, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.128"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.129"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -21669,7 +21831,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.128"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.129"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -21680,7 +21842,7 @@ entry:
   %4 = getelementptr %115, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.129"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.130"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -21717,7 +21879,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.129"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.130"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -21975,7 +22137,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %113, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.130")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.131")
   %37 = load %4, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -22163,7 +22325,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.129"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.130"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -22273,7 +22435,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.131", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.132", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -22316,7 +22478,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.135"
+  ret ptr @"$string.136"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -22325,7 +22487,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.136"
+  ret ptr @"$string.137"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -22417,7 +22579,7 @@ then3:                                            ; preds = %then
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.138")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.139")
   %36 = load ptr, ptr %target1, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -22472,7 +22634,7 @@ then10:                                           ; preds = %then6
   %61 = getelementptr %5, ptr %60, i32 0, i32 0
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.143")
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.144")
   %65 = load ptr, ptr %target8, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -22519,12 +22681,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %114, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.137"(ptr %3)
+  call void @"$Vector.free.138"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.137"(ptr %0) {
+define internal void @"$Vector.free.138"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -22536,7 +22698,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.127"(ptr %7)
+  call void @"$Vector.init.128"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -22599,13 +22761,13 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %10 = load i32, ptr @"<global>.141", align 4
+  %10 = load i32, ptr @"<global>.142", align 4
   %11 = add i32 %10, 1
-  store i32 %11, ptr @"<global>.141", align 4
+  store i32 %11, ptr @"<global>.142", align 4
   %12 = load ptr, ptr %object, align 8
   %13 = load ptr, ptr %owner, align 8
   %14 = load i32, ptr %kind, align 4
-  %15 = load i32, ptr @"<global>.141", align 4
+  %15 = load i32, ptr @"<global>.142", align 4
   %16 = getelementptr %118, ptr %4, i32 0, i32 0
   store ptr %12, ptr %16, align 8
   %17 = getelementptr %118, ptr %4, i32 0, i32 1
@@ -22634,11 +22796,11 @@ merge:                                            ; preds = %else, %dead
   store i32 %32, ptr %30, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %3, i64 24, i1 false)
   %33 = load i64, ptr %index, align 8
-  %34 = call ptr @"$Vector.at"(ptr @"<global>.100", i64 %33)
+  %34 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %33)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %34, ptr align 8 %"<aggcopy>", i64 24, i1 false)
-  %35 = load i64, ptr @"<global>.142", align 8
+  %35 = load i64, ptr @"<global>.143", align 8
   %36 = add i64 %35, 1
-  store i64 %36, ptr @"<global>.142", align 8
+  store i64 %36, ptr @"<global>.143", align 8
   %37 = load i64, ptr %index, align 8
   %38 = call ptr @"$handle_of"(i64 %37)
   ret ptr %38
@@ -22650,7 +22812,7 @@ dead1:                                            ; No predecessors!
 define internal i64 @"$free_index"() {
 entry:
   %i = alloca i64, align 8
-  %0 = load i64, ptr getelementptr (%0, ptr @"<global>.100", i32 0, i32 1), align 8
+  %0 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
@@ -22665,7 +22827,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %7 = load i64, ptr %i, align 8
-  %8 = call ptr @"$Vector.at"(ptr @"<global>.100", i64 %7)
+  %8 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %7)
   %9 = getelementptr %107, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = icmp eq ptr %10, null
@@ -22689,9 +22851,9 @@ merge1:                                           ; preds = %else, %dead
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %16 = load i64, ptr getelementptr (%0, ptr @"<global>.100", i32 0, i32 1), align 8
+  %16 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Vector.resize.139"(ptr @"<global>.100", i64 %17)
+  %18 = call zeroext i1 @"$Vector.resize.140"(ptr @"<global>.101", i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else4, label %then3
@@ -22706,7 +22868,7 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %21 = load i64, ptr getelementptr (%0, ptr @"<global>.100", i32 0, i32 1), align 8
+  %21 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
   %22 = sub i64 %21, 1
   ret i64 %22
 
@@ -22714,7 +22876,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.139"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.140"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -22722,7 +22884,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.140"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.141"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -22747,7 +22909,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.140"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.141"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -22899,7 +23061,7 @@ then3:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.125")
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.126")
   %22 = load ptr, ptr %target1, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -23137,7 +23299,7 @@ entry:
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
-  call void @"$Vector.init.145"(ptr %7)
+  call void @"$Vector.init.146"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -23156,7 +23318,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %14, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.144"(ptr %8)
+  call void @"$Vector.init.145"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %14, ptr %10, i32 0, i32 2
@@ -23180,7 +23342,7 @@ dead:                                             ; No predecessors!
 
 declare dso_local i64 @getauxval(i64)
 
-define internal void @"$Vector.init.144"(ptr %0) {
+define internal void @"$Vector.init.145"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23196,7 +23358,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.145"(ptr %0) {
+define internal void @"$Vector.init.146"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23220,7 +23382,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.146"(ptr %4)
+  call void @"$Vector.init.147"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -23235,7 +23397,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.146"(ptr %0) {
+define internal void @"$Vector.init.147"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23263,26 +23425,26 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %22, ptr %7, i32 0, i32 0
-  store ptr @"$string.126", ptr %8, align 8
+  store ptr @"$string.127", ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %22, ptr %9, i32 0, i32 1
   call void @"$Arena.init"(ptr %10)
   %11 = load %4, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
-  call void @"$Vector.init.147"(ptr %13)
+  call void @"$Vector.init.148"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %22, ptr %15, i32 0, i32 3
-  call void @"$Map.init.148"(ptr %16)
+  call void @"$Map.init.149"(ptr %16)
   %17 = load %4, ptr %4, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %22, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.150"(ptr %19)
+  call void @"$Vector.init.151"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %22, ptr %21, i32 0, i32 5
-  call void @"$Map.init.148"(ptr %22)
+  call void @"$Map.init.149"(ptr %22)
   %23 = load %4, ptr %2, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %22, ptr %24, i32 0, i32 6
@@ -23297,7 +23459,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.147"(ptr %0) {
+define internal void @"$Vector.init.148"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23313,7 +23475,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.init.148"(ptr %0) {
+define internal void @"$Map.init.149"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -23327,7 +23489,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %25, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.149"(ptr %8)
+  call void @"$Vector.init.150"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %25, ptr %10, i32 0, i32 2
@@ -23336,7 +23498,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.149"(ptr %0) {
+define internal void @"$Vector.init.150"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23352,7 +23514,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.150"(ptr %0) {
+define internal void @"$Vector.init.151"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23375,7 +23537,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %27, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.151"(ptr %3)
+  call void @"$Vector.init.152"(ptr %3)
   %4 = load %4, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %27, ptr %5, i32 0, i32 1
@@ -23383,7 +23545,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.151"(ptr %0) {
+define internal void @"$Vector.init.152"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23507,7 +23669,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.152")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.153")
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -23553,7 +23715,7 @@ then5:                                            ; preds = %merge
   %50 = load ptr, ptr %self, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 0
   %52 = load ptr, ptr %path, align 8
-  %53 = call ptr @"$safetensors.join"(ptr %51, ptr %52, ptr @"$string.154")
+  %53 = call ptr @"$safetensors.join"(ptr %51, ptr %52, ptr @"$string.155")
   %54 = load ptr, ptr %self, align 8
   %55 = getelementptr %9, ptr %54, i32 0, i32 2
   store ptr %53, ptr %55, align 8
@@ -23615,7 +23777,7 @@ then13:                                           ; preds = %then8
   %91 = getelementptr [1024 x i8], ptr %90, i32 0, i32 0
   %92 = getelementptr i8, ptr %91, i64 0
   %93 = load ptr, ptr %path, align 8
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %92, i64 1024, ptr @"$string.157", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %92, i64 1024, ptr @"$string.158", ptr %93)
   %95 = load ptr, ptr %target11, align 8
   %96 = getelementptr %5, ptr %95, i32 0, i32 0
   %97 = getelementptr [1024 x i8], ptr %96, i32 0, i32 0
@@ -23899,7 +24061,7 @@ then:                                             ; preds = %entry
   %17 = load i64, ptr %size, align 8
   %18 = load ptr, ptr %directory, align 8
   %19 = load ptr, ptr %file, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.153", ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.154", ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -23921,7 +24083,7 @@ entry:
   %1 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %2 = getelementptr i8, ptr %1, i64 0
   %3 = load ptr, ptr %directory, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.153", ptr %3, ptr @"$string.155")
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.154", ptr %3, ptr @"$string.156")
   %5 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = call zeroext i1 @"$files.exists"(ptr %6)
@@ -23942,7 +24104,7 @@ merge:                                            ; preds = %else, %dead
   %10 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %directory, align 8
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.153", ptr %12, ptr @"$string.156")
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.154", ptr %12, ptr @"$string.157")
   %14 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = call zeroext i1 @"$files.exists"(ptr %15)
@@ -24112,7 +24274,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %path, align 8
   %12 = call i32 @"$error_number"()
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.159", i32 %12, ptr %13)
+  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.160", i32 %12, ptr %13)
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -24165,7 +24327,7 @@ then:                                             ; preds = %entry
   %18 = load ptr, ptr %path, align 8
   %19 = load ptr, ptr %call, align 8
   %20 = load ptr, ptr %cause, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.158", ptr %18, ptr %19, ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.159", ptr %18, ptr %19, ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -24301,7 +24463,7 @@ then5:                                            ; preds = %then2
   %31 = load ptr, ptr %path, align 8
   %32 = load i64, ptr %size, align 8
   %33 = load i64, ptr %most, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.163", ptr %31, i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.164", ptr %31, i64 %32, i64 %33)
   %35 = load ptr, ptr %target, align 8
   %36 = getelementptr %5, ptr %35, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
@@ -24351,7 +24513,7 @@ then13:                                           ; preds = %then9
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load ptr, ptr %path, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.157", ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.158", ptr %59)
   %61 = load ptr, ptr %target11, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -24411,7 +24573,7 @@ then18:                                           ; preds = %whilebody
   %91 = load ptr, ptr %path, align 8
   %92 = call i32 @"$error_number"()
   %93 = load ptr, ptr %message, align 8
-  %94 = call i32 @"$fail_call"(ptr %91, ptr @"$string.164", i32 %92, ptr %93)
+  %94 = call i32 @"$fail_call"(ptr %91, ptr @"$string.165", i32 %92, ptr %93)
   ret i32 %94
 
 dead20:                                           ; No predecessors!
@@ -24443,7 +24605,7 @@ then25:                                           ; preds = %then21
   %110 = load ptr, ptr %self, align 8
   %111 = getelementptr %122, ptr %110, i32 0, i32 1
   %112 = load i64, ptr %111, align 8
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.165", ptr %108, i64 %109, i64 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.166", ptr %108, i64 %109, i64 %112)
   %114 = load ptr, ptr %target23, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -24508,7 +24670,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %path, align 8
   %12 = call i32 @"$error_number"()
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.160", i32 %12, ptr %13)
+  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.161", i32 %12, ptr %13)
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -24541,7 +24703,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %path, align 8
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.161", ptr %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.162", ptr %30)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -24585,7 +24747,7 @@ then13:                                           ; preds = %then9
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load ptr, ptr %path, align 8
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.162", ptr %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.163", ptr %51)
   %53 = load ptr, ptr %target11, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -24651,7 +24813,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %120, ptr %4, i32 0, i32 0
-  call void @"$Vector.init.166"(ptr %5)
+  call void @"$Vector.init.167"(ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %120, ptr %7, i32 0, i32 1
@@ -24659,12 +24821,12 @@ entry:
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %120, ptr %10, i32 0, i32 2
-  call void @"$Map.init.148"(ptr %11)
+  call void @"$Map.init.149"(ptr %11)
   %12 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.166"(ptr %0) {
+define internal void @"$Vector.init.167"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -24852,7 +25014,7 @@ then6:                                            ; preds = %then2
   %44 = getelementptr %126, ptr %43, i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   %46 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %45)
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.199", ptr %41, ptr %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.200", ptr %41, ptr %46)
   %48 = load ptr, ptr %target4, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -24931,7 +25093,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %120, ptr %9, i32 0, i32 0
-  call void @"$Vector.clear.167"(ptr %10)
+  call void @"$Vector.clear.168"(ptr %10)
   %11 = load %4, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %120, ptr %12, i32 0, i32 3
@@ -24979,7 +25141,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.198")
+  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.199")
   ret i32 2
 
 dead4:                                            ; No predecessors!
@@ -24995,7 +25157,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Vector.clear.167"(ptr %0) {
+define internal void @"$Vector.clear.168"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -25103,7 +25265,7 @@ else8:                                            ; preds = %and.lhs.true, %or.l
 
 then10:                                           ; preds = %else8
   %45 = load ptr, ptr %self, align 8
-  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.195", i32 2)
+  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.196", i32 2)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -25118,7 +25280,7 @@ else11:                                           ; preds = %else8
 
 then13:                                           ; preds = %else11
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.196", i32 1)
+  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.197", i32 1)
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -25133,7 +25295,7 @@ else14:                                           ; preds = %else11
 
 then16:                                           ; preds = %else14
   %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.197", i32 0)
+  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.198", i32 0)
   ret i32 %58
 
 dead18:                                           ; No predecessors!
@@ -25144,7 +25306,7 @@ else17:                                           ; preds = %else14
 
 merge:                                            ; preds = %else17, %dead18, %dead15, %dead12, %dead9, %dead6, %dead3, %dead
   %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.194")
+  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.195")
   ret i32 %60
 
 dead19:                                           ; No predecessors!
@@ -25299,7 +25461,7 @@ entry:
 
 then:                                             ; preds = %entry
   %8 = load ptr, ptr %self, align 8
-  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.169")
+  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.170")
   ret i32 %9
 
 dead:                                             ; No predecessors!
@@ -25416,7 +25578,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %120, ptr %17, i32 0, i32 4
   %19 = load i64, ptr %18, align 8
   %20 = load ptr, ptr %cause, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.168", ptr %16, i64 %19, ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.169", ptr %16, i64 %19, ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -25464,7 +25626,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.170")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.171")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -25477,14 +25639,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %120, ptr %18, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
-  %20 = call zeroext i1 @"$Vector.push.171"(ptr %19, ptr byval(%126) %2)
+  %20 = call zeroext i1 @"$Vector.push.172"(ptr %19, ptr byval(%126) %2)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.173")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.174")
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -25506,7 +25668,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.171"(ptr %0, ptr byval(%126) %1) {
+define internal zeroext i1 @"$Vector.push.172"(ptr %0, ptr byval(%126) %1) {
 entry:
   %value = alloca %126, align 8
   %self = alloca ptr, align 8
@@ -25517,7 +25679,7 @@ entry:
   %4 = getelementptr %121, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.172"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.173"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -25553,7 +25715,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.172"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.173"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -25784,7 +25946,7 @@ else11:                                           ; preds = %merge5
 
 then13:                                           ; preds = %else11
   %63 = load ptr, ptr %self, align 8
-  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.181")
+  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.182")
   ret i32 %64
 
 dead15:                                           ; No predecessors!
@@ -25833,7 +25995,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.174")
+  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.175")
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -25872,7 +26034,7 @@ merge1:                                           ; preds = %else3, %dead4
 
 then6:                                            ; preds = %merge1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.179")
+  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.180")
   ret i32 %28
 
 dead8:                                            ; No predecessors!
@@ -26091,7 +26253,7 @@ else:                                             ; preds = %whilebody
 
 then2:                                            ; preds = %else
   %32 = load ptr, ptr %self, align 8
-  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.175")
+  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.176")
   ret i32 %33
 
 dead4:                                            ; No predecessors!
@@ -26162,7 +26324,7 @@ else8:                                            ; preds = %else6
 
 then10:                                           ; preds = %else8
   %78 = load ptr, ptr %self, align 8
-  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.176")
+  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.177")
   ret i32 %79
 
 dead12:                                           ; No predecessors!
@@ -26195,7 +26357,7 @@ merge:                                            ; preds = %condition
   %93 = getelementptr %120, ptr %92, i32 0, i32 4
   store i64 %91, ptr %93, align 8
   %94 = load ptr, ptr %self, align 8
-  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.177")
+  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.178")
   ret i32 %95
 
 dead13:                                           ; No predecessors!
@@ -26237,7 +26399,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.173")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.174")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -26325,7 +26487,7 @@ then9:                                            ; preds = %merge5
   %63 = getelementptr %120, ptr %62, i32 0, i32 4
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.178")
+  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.179")
   ret i32 %65
 
 dead11:                                           ; No predecessors!
@@ -26974,14 +27136,14 @@ entry:
   %3 = getelementptr %120, ptr %2, i32 0, i32 0
   %4 = load i32, ptr %index, align 4
   %5 = sext i32 %4 to i64
-  %6 = call ptr @"$Vector.at.180"(ptr %3, i64 %5)
+  %6 = call ptr @"$Vector.at.181"(ptr %3, i64 %5)
   ret ptr %6
 
 dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal ptr @"$Vector.at.180"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.181"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -26995,7 +27157,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -27177,7 +27339,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.173")
+  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.174")
   ret i32 %31
 
 dead4:                                            ; No predecessors!
@@ -27253,7 +27415,7 @@ merge6:                                           ; preds = %else8, %dead9
 
 then11:                                           ; preds = %merge6
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.173")
+  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.174")
   ret i32 %72
 
 dead13:                                           ; No predecessors!
@@ -27447,16 +27609,16 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %25, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.182"(ptr %4)
+  call void @"$Vector.clear.183"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %25, ptr %6, i32 0, i32 2
-  call void @"$Vector.clear.183"(ptr %7)
+  call void @"$Vector.clear.184"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.182"(ptr %0) {
+define internal void @"$Vector.clear.183"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -27466,7 +27628,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.183"(ptr %0) {
+define internal void @"$Vector.clear.184"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -27516,7 +27678,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %25, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.184"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.185"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -27545,7 +27707,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.184"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.185"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -27657,7 +27819,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %25, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
-  %6 = call zeroext i1 @"$Vector.resize.185"(ptr %4, i64 %5)
+  %6 = call zeroext i1 @"$Vector.resize.186"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
   br i1 %8, label %else, label %then
@@ -27718,7 +27880,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %25, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.186"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.187"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -27751,7 +27913,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.185"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.186"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -27784,7 +27946,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.186"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.187"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -27798,7 +27960,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -27880,7 +28042,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.186"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.187"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %129, ptr %37, i32 0, i32 1
@@ -28010,7 +28172,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %25, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.186"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.187"(ptr %37, i64 %39)
   %41 = getelementptr %129, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -28389,7 +28551,7 @@ entry:
   %9 = trunc i64 %8 to i32
   %10 = getelementptr %58, ptr %key, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.187", i32 %9, ptr %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.188", i32 %9, ptr %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [256 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -28481,7 +28643,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.186"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.187"(ptr %45, i64 %53)
   %55 = getelementptr %129, ptr %54, i32 0, i32 2
   store i32 %43, ptr %55, align 4
   ret i1 true
@@ -28519,7 +28681,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i32, ptr %72, align 4
   store i32 %73, ptr %71, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.188"(ptr %57, ptr byval(%129) %4)
+  %74 = call zeroext i1 @"$Vector.push.189"(ptr %57, ptr byval(%129) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -28553,7 +28715,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.188"(ptr %0, ptr byval(%129) %1) {
+define internal zeroext i1 @"$Vector.push.189"(ptr %0, ptr byval(%129) %1) {
 entry:
   %value = alloca %129, align 8
   %self = alloca ptr, align 8
@@ -28564,7 +28726,7 @@ entry:
   %4 = getelementptr %26, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.184"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.185"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -28726,7 +28888,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
-  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.192")
+  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.193")
   ret i32 %40
 
 dead4:                                            ; No predecessors!
@@ -28876,7 +29038,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %and.lhs.true, %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.189")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.190")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -28926,7 +29088,7 @@ then5:                                            ; preds = %merge1
 
 then8:                                            ; preds = %then5
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.190")
+  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.191")
   ret i32 %50
 
 dead10:                                           ; No predecessors!
@@ -29005,7 +29167,7 @@ or.lhs.false18:                                   ; preds = %then12
 
 then20:                                           ; preds = %merge15
   %89 = load ptr, ptr %self, align 8
-  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.191")
+  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.192")
   ret i32 %90
 
 dead22:                                           ; No predecessors!
@@ -29189,7 +29351,7 @@ entry:
   %locale = alloca ptr, align 8
   %digits = alloca ptr, align 8
   store ptr %0, ptr %digits, align 8
-  %2 = call ptr @newlocale(i32 2, ptr @"$string.193", ptr null)
+  %2 = call ptr @newlocale(i32 2, ptr @"$string.194", ptr null)
   store ptr %2, ptr %locale, align 8
   %3 = load ptr, ptr %locale, align 8
   %4 = icmp eq ptr %3, null
@@ -29260,7 +29422,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.194")
+  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.195")
   ret i32 %18
 
 or.lhs.false:                                     ; preds = %entry
@@ -29327,7 +29489,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.197"
+  ret ptr @"$string.198"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -29343,7 +29505,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.196"
+  ret ptr @"$string.197"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -29359,7 +29521,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.195"
+  ret ptr @"$string.196"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -29375,7 +29537,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.200"
+  ret ptr @"$string.201"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -29391,7 +29553,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.201"
+  ret ptr @"$string.202"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -29407,7 +29569,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.202"
+  ret ptr @"$string.203"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -29423,7 +29585,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.203"
+  ret ptr @"$string.204"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -29432,7 +29594,7 @@ else23:                                           ; preds = %merge17
   br label %merge21
 
 merge21:                                          ; preds = %else23, %dead24
-  ret ptr @"$string.204"
+  ret ptr @"$string.205"
 
 dead25:                                           ; No predecessors!
   ret ptr undef
@@ -29541,7 +29703,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %36 = load ptr, ptr %from, align 8
-  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.242")
+  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.243")
   %38 = icmp ne ptr %37, null
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
@@ -29549,7 +29711,7 @@ merge12:                                          ; preds = %else14, %dead15
 
 then17:                                           ; preds = %merge12
   %41 = load ptr, ptr %from, align 8
-  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.242", ptr @"$string.243")
+  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.243", ptr @"$string.244")
   store i32 %42, ptr %code19, align 4
   %43 = load i32, ptr %code19, align 4
   %44 = icmp ne i32 %43, 0
@@ -29683,7 +29845,7 @@ else46:                                           ; preds = %merge40
 
 merge44:                                          ; preds = %else46, %then45
   %94 = load ptr, ptr %from, align 8
-  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.260")
+  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.261")
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
@@ -29734,7 +29896,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %7 = load ptr, ptr %from, align 8
-  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.209", ptr @"$string.210")
+  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.210", ptr @"$string.211")
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -29757,7 +29919,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr %11, ptr %14, i32 0, i32 0
   %16 = getelementptr [64 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.211")
+  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.212")
   store { i64, i64 } %18, ptr %6, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
   %19 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -29767,7 +29929,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$text.copy_into"(ptr %17, i64 64, i64 %20, i64 %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %from, align 8
-  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.212")
+  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.213")
   store ptr %25, ptr %names, align 8
   %26 = load ptr, ptr %names, align 8
   %27 = icmp eq ptr %26, null
@@ -29802,7 +29964,7 @@ merge1:                                           ; preds = %else3, %dead4
 then6:                                            ; preds = %or.lhs.false, %or.lhs.false8, %merge1
   %41 = load ptr, ptr %from, align 8
   %42 = load ptr, ptr %names, align 8
-  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.212", ptr @"$string.213", ptr %42)
+  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.213", ptr @"$string.214", ptr %42)
   ret i32 %43
 
 or.lhs.false:                                     ; preds = %or.lhs.false8
@@ -29894,7 +30056,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %key, align 8
   %23 = load ptr, ptr %node, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.207", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.208", ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -29947,7 +30109,7 @@ then9:                                            ; preds = %then6
   %57 = getelementptr %58, ptr %56, i32 0, i32 0
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.208", ptr %48, ptr %49, i32 %54, ptr %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.209", ptr %48, ptr %49, i32 %54, ptr %58, ptr %59)
   %61 = load ptr, ptr %target, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -30219,7 +30381,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr %123, ptr %14, i32 0, i32 2
   %16 = load ptr, ptr %15, align 8
   %17 = load ptr, ptr %key, align 8
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.205", ptr %16, ptr %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.206", ptr %16, ptr %17)
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -30283,7 +30445,7 @@ then:                                             ; preds = %entry
   %31 = getelementptr %126, ptr %30, i32 0, i32 7
   %32 = getelementptr %58, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.206", ptr %18, ptr %19, ptr %20, ptr %24, i32 %29, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.207", ptr %18, ptr %19, ptr %20, ptr %24, i32 %29, ptr %33)
   %35 = load ptr, ptr %target, align 8
   %36 = getelementptr %5, ptr %35, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
@@ -30363,7 +30525,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 1
-  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.216", i64 1, i64 1048576, ptr %4)
+  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.217", i64 1, i64 1048576, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -30385,7 +30547,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 2
-  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.217", i64 1, i64 4096, ptr %13)
+  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.218", i64 1, i64 4096, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -30407,7 +30569,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %11, ptr %21, i32 0, i32 3
-  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.218", i64 1, i64 16777216, ptr %22)
+  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.219", i64 1, i64 16777216, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -30429,7 +30591,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %11, ptr %30, i32 0, i32 4
-  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.219", i64 1, i64 4096, ptr %31)
+  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.220", i64 1, i64 4096, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -30451,7 +30613,7 @@ merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %11, ptr %39, i32 0, i32 5
-  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.220", i64 1, i64 4096, ptr %40)
+  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.221", i64 1, i64 4096, ptr %40)
   store i32 %41, ptr %code16, align 4
   %42 = load i32, ptr %code16, align 4
   %43 = icmp ne i32 %42, 0
@@ -30473,7 +30635,7 @@ merge17:                                          ; preds = %else19, %dead20
   %47 = load ptr, ptr %from, align 8
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %11, ptr %48, i32 0, i32 6
-  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.221", i64 2, i64 4096, i32 0, ptr %49)
+  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.222", i64 2, i64 4096, i32 0, ptr %49)
   store i32 %50, ptr %code21, align 4
   %51 = load i32, ptr %code21, align 4
   %52 = icmp ne i32 %51, 0
@@ -30495,7 +30657,7 @@ merge22:                                          ; preds = %else24, %dead25
   %56 = load ptr, ptr %from, align 8
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %11, ptr %57, i32 0, i32 10
-  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.222", i64 1, i64 67108864, ptr %58)
+  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.223", i64 1, i64 67108864, ptr %58)
   store i32 %59, ptr %code26, align 4
   %60 = load i32, ptr %code26, align 4
   %61 = icmp ne i32 %60, 0
@@ -30517,7 +30679,7 @@ merge27:                                          ; preds = %else29, %dead30
   %65 = load ptr, ptr %from, align 8
   %66 = load ptr, ptr %self, align 8
   %67 = getelementptr %11, ptr %66, i32 0, i32 16
-  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.223", i64 1, i64 1048576, ptr %67)
+  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.224", i64 1, i64 1048576, ptr %67)
   store i32 %68, ptr %code31, align 4
   %69 = load i32, ptr %code31, align 4
   %70 = icmp ne i32 %69, 0
@@ -30539,7 +30701,7 @@ merge32:                                          ; preds = %else34, %dead35
   %74 = load ptr, ptr %from, align 8
   %75 = load ptr, ptr %self, align 8
   %76 = getelementptr %11, ptr %75, i32 0, i32 17
-  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.224", i64 0, i64 2147483647, ptr %76)
+  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.225", i64 0, i64 2147483647, ptr %76)
   store i32 %77, ptr %code36, align 4
   %78 = load i32, ptr %code36, align 4
   %79 = icmp ne i32 %78, 0
@@ -30561,7 +30723,7 @@ merge37:                                          ; preds = %else39, %dead40
   %83 = load ptr, ptr %from, align 8
   %84 = load ptr, ptr %self, align 8
   %85 = getelementptr %11, ptr %84, i32 0, i32 18
-  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.225", i64 1, i64 65536, ptr %85)
+  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.226", i64 1, i64 65536, ptr %85)
   store i32 %86, ptr %code41, align 4
   %87 = load i32, ptr %code41, align 4
   %88 = icmp ne i32 %87, 0
@@ -30583,7 +30745,7 @@ merge42:                                          ; preds = %else44, %dead45
   %92 = load ptr, ptr %from, align 8
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %11, ptr %93, i32 0, i32 19
-  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.226", i64 1, i64 65536, ptr %94)
+  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.227", i64 1, i64 65536, ptr %94)
   store i32 %95, ptr %code46, align 4
   %96 = load i32, ptr %code46, align 4
   %97 = icmp ne i32 %96, 0
@@ -30605,7 +30767,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %11, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.227", i64 0, i64 64, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.228", i64 0, i64 64, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -30625,7 +30787,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %110 = load ptr, ptr %from, align 8
-  %111 = call zeroext i1 @"$ConfigReader.is_null"(ptr %110, ptr @"$string.227")
+  %111 = call zeroext i1 @"$ConfigReader.is_null"(ptr %110, ptr @"$string.228")
   %112 = zext i1 %111 to i8
   %113 = trunc i8 %112 to i1
   br i1 %113, label %then57, label %else58
@@ -30643,7 +30805,7 @@ merge56:                                          ; preds = %else58, %then57
   %116 = load ptr, ptr %from, align 8
   %117 = load ptr, ptr %self, align 8
   %118 = getelementptr %11, ptr %117, i32 0, i32 21
-  %119 = call i32 @"$ConfigReader.integer"(ptr %116, ptr @"$string.228", i64 1, i64 1048576, ptr %118)
+  %119 = call i32 @"$ConfigReader.integer"(ptr %116, ptr @"$string.229", i64 1, i64 1048576, ptr %118)
   store i32 %119, ptr %code59, align 4
   %120 = load i32, ptr %code59, align 4
   %121 = icmp ne i32 %120, 0
@@ -30665,7 +30827,7 @@ merge60:                                          ; preds = %else62, %dead63
   %125 = load ptr, ptr %from, align 8
   %126 = load ptr, ptr %self, align 8
   %127 = getelementptr %11, ptr %126, i32 0, i32 24
-  %128 = call i32 @"$ConfigReader.optional_integer"(ptr %125, ptr @"$string.229", i64 0, i64 64, i32 0, ptr %127)
+  %128 = call i32 @"$ConfigReader.optional_integer"(ptr %125, ptr @"$string.230", i64 0, i64 64, i32 0, ptr %127)
   store i32 %128, ptr %code64, align 4
   %129 = load i32, ptr %code64, align 4
   %130 = icmp ne i32 %129, 0
@@ -30789,7 +30951,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %node, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.214", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.215", ptr %14)
   ret i32 %15
 
 or.lhs.false:                                     ; preds = %entry
@@ -30850,7 +31012,7 @@ then6:                                            ; preds = %then2
   %51 = load i64, ptr %50, align 8
   %52 = load i64, ptr %least, align 8
   %53 = load i64, ptr %most, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.215", ptr %47, ptr %48, i64 %51, i64 %52, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.216", ptr %47, ptr %48, i64 %51, i64 %52, i64 %53)
   %55 = load ptr, ptr %target, align 8
   %56 = getelementptr %5, ptr %55, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
@@ -30981,7 +31143,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 11
-  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.231", i1 zeroext false, ptr %4)
+  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.232", i1 zeroext false, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -31003,7 +31165,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 12
-  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.232", i1 zeroext false, ptr %13)
+  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.233", i1 zeroext false, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -31025,7 +31187,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %11, ptr %21, i32 0, i32 13
-  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.233", i1 zeroext false, ptr %22)
+  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.234", i1 zeroext false, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -31047,7 +31209,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %11, ptr %30, i32 0, i32 22
-  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.234", i1 zeroext true, ptr %31)
+  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.235", i1 zeroext true, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -31067,7 +31229,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
-  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.236", i64 1)
+  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.237", i64 1)
   store i32 %39, ptr %code16, align 4
   %40 = load i32, ptr %code16, align 4
   %41 = icmp ne i32 %40, 0
@@ -31087,7 +31249,7 @@ else19:                                           ; preds = %merge12
 
 merge17:                                          ; preds = %else19, %dead20
   %45 = load ptr, ptr %from, align 8
-  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.237", i64 1)
+  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.238", i64 1)
   store i32 %46, ptr %code21, align 4
   %47 = load i32, ptr %code21, align 4
   %48 = icmp ne i32 %47, 0
@@ -31175,7 +31337,7 @@ then2:                                            ; preds = %and.lhs.true
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %key, align 8
   %32 = load ptr, ptr %node, align 8
-  %33 = call i32 @"$ConfigReader.wrong_kind"(ptr %30, ptr %31, ptr @"$string.230", ptr %32)
+  %33 = call i32 @"$ConfigReader.wrong_kind"(ptr %30, ptr %31, ptr @"$string.231", ptr %32)
   ret i32 %33
 
 and.lhs.true:                                     ; preds = %merge
@@ -31250,7 +31412,7 @@ then2:                                            ; preds = %or.lhs.false, %merg
   %17 = load ptr, ptr %self, align 8
   %18 = load ptr, ptr %key, align 8
   %19 = load ptr, ptr %node, align 8
-  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.214", ptr %19)
+  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.215", ptr %19)
   ret i32 %20
 
 or.lhs.false:                                     ; preds = %merge
@@ -31300,7 +31462,7 @@ then9:                                            ; preds = %then6
   %48 = getelementptr %126, ptr %47, i32 0, i32 8
   %49 = load i64, ptr %48, align 8
   %50 = load i64, ptr %wanted, align 8
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.235", ptr %45, ptr %46, i64 %49, i64 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.236", ptr %45, ptr %46, i64 %49, i64 %50)
   %52 = load ptr, ptr %target, align 8
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
@@ -31341,7 +31503,7 @@ entry:
   store double 0.000000e+00, ptr %epsilon, align 8
   store double 0.000000e+00, ptr %scaling, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.240", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
+  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.241", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
   store i32 %3, ptr %code, align 4
   %4 = load i32, ptr %code, align 4
   %5 = icmp ne i32 %4, 0
@@ -31361,7 +31523,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.241", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
+  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.242", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
   store i32 %10, ptr %code1, align 4
   %11 = load i32, ptr %code1, align 4
   %12 = icmp ne i32 %11, 0
@@ -31446,7 +31608,7 @@ then2:                                            ; preds = %merge
   %22 = load ptr, ptr %self, align 8
   %23 = load ptr, ptr %key, align 8
   %24 = load ptr, ptr %node, align 8
-  %25 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr %23, ptr @"$string.238", ptr %24)
+  %25 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr %23, ptr @"$string.239", ptr %24)
   ret i32 %25
 
 dead4:                                            ; No predecessors!
@@ -31500,7 +31662,7 @@ then10:                                           ; preds = %then6
   %57 = load double, ptr %56, align 8
   %58 = load double, ptr %least, align 8
   %59 = load double, ptr %most, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.239", ptr %53, ptr %54, double %57, double %58, double %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.240", ptr %53, ptr %54, double %57, double %58, double %59)
   %61 = load ptr, ptr %target8, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -31656,7 +31818,7 @@ then5:                                            ; preds = %then2
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %11, ptr %46, i32 0, i32 4
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.244", ptr %42, i32 %45, i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.245", ptr %42, i32 %45, i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -31711,7 +31873,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %rotation, ptr align 8 %2, i64 32, i1 false)
   %3 = load ptr, ptr %from, align 8
-  %4 = call i32 @"$find_rotation"(ptr %3, ptr @"$string.246", ptr %rotation)
+  %4 = call i32 @"$find_rotation"(ptr %3, ptr @"$string.247", ptr %rotation)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -31731,7 +31893,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$find_rotation"(ptr %10, ptr @"$string.247", ptr %rotation)
+  %11 = call i32 @"$find_rotation"(ptr %10, ptr @"$string.248", ptr %rotation)
   store i32 %11, ptr %code1, align 4
   %12 = load i32, ptr %code1, align 4
   %13 = icmp ne i32 %12, 0
@@ -31788,10 +31950,10 @@ else8:                                            ; preds = %merge2
 merge6:                                           ; preds = %else8, %merge10
   store double 5.000000e-01, ptr %factor, align 8
   %31 = load ptr, ptr %from, align 8
-  %32 = call ptr @"$holder"(ptr @"$string.252", ptr %rotation, ptr %31)
+  %32 = call ptr @"$holder"(ptr @"$string.253", ptr %rotation, ptr %31)
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %11, ptr %33, i32 0, i32 8
-  %35 = call i32 @"$ConfigReader.real"(ptr %32, ptr @"$string.252", double 1.000000e+00, double 1.000000e+12, ptr %34)
+  %35 = call i32 @"$ConfigReader.real"(ptr %32, ptr @"$string.253", double 1.000000e+00, double 1.000000e+12, ptr %34)
   store i32 %35, ptr %code14, align 4
   %36 = load i32, ptr %code14, align 4
   %37 = icmp ne i32 %36, 0
@@ -31811,7 +31973,7 @@ else17:                                           ; preds = %merge6
 
 merge15:                                          ; preds = %else17, %dead18
   %41 = load ptr, ptr %from, align 8
-  %42 = call ptr @"$holder"(ptr @"$string.253", ptr %rotation, ptr %41)
+  %42 = call ptr @"$holder"(ptr @"$string.254", ptr %rotation, ptr %41)
   store ptr %42, ptr %with_factor, align 8
   %43 = load ptr, ptr %from, align 8
   %44 = getelementptr %123, ptr %43, i32 0, i32 0
@@ -31819,7 +31981,7 @@ merge15:                                          ; preds = %else17, %dead18
   %46 = load ptr, ptr %with_factor, align 8
   %47 = getelementptr %123, ptr %46, i32 0, i32 1
   %48 = load ptr, ptr %47, align 8
-  %49 = call ptr @"$Document.find"(ptr %45, ptr %48, ptr @"$string.253")
+  %49 = call ptr @"$Document.find"(ptr %45, ptr %48, ptr @"$string.254")
   %50 = icmp ne ptr %49, null
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
@@ -31827,7 +31989,7 @@ merge15:                                          ; preds = %else17, %dead18
 
 then20:                                           ; preds = %merge15
   %53 = load ptr, ptr %with_factor, align 8
-  %54 = call i32 @"$ConfigReader.real"(ptr %53, ptr @"$string.253", double 1.000000e-03, double 1.000000e+00, ptr %factor)
+  %54 = call i32 @"$ConfigReader.real"(ptr %53, ptr @"$string.254", double 1.000000e-03, double 1.000000e+00, ptr %factor)
   store i32 %54, ptr %code22, align 4
   %55 = load i32, ptr %code22, align 4
   %56 = icmp ne i32 %55, 0
@@ -31910,7 +32072,7 @@ then2:                                            ; preds = %merge
   %17 = load ptr, ptr %from, align 8
   %18 = load ptr, ptr %key, align 8
   %19 = load ptr, ptr %node, align 8
-  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.245", ptr %19)
+  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.246", ptr %19)
   ret i32 %20
 
 dead4:                                            ; No predecessors!
@@ -31974,7 +32136,7 @@ entry:
   %key = alloca ptr, align 8
   %rotation = alloca ptr, align 8
   store ptr %0, ptr %rotation, align 8
-  store ptr @"$string.248", ptr %key, align 8
+  store ptr @"$string.249", ptr %key, align 8
   %2 = load ptr, ptr %rotation, align 8
   %3 = load ptr, ptr %key, align 8
   %4 = call ptr @"$ConfigReader.find"(ptr %2, ptr %3)
@@ -31984,7 +32146,7 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.249", ptr %key, align 8
+  store ptr @"$string.250", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -32002,7 +32164,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %rotation, align 8
   %15 = load ptr, ptr %key, align 8
-  %16 = call i32 @"$ConfigReader.expect_string"(ptr %14, ptr %15, ptr @"$string.250")
+  %16 = call i32 @"$ConfigReader.expect_string"(ptr %14, ptr %15, ptr @"$string.251")
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -32072,7 +32234,7 @@ then12:                                           ; preds = %then9
   %50 = load ptr, ptr %rotation, align 8
   %51 = getelementptr %123, ptr %50, i32 0, i32 2
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.251", ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.252", ptr %52)
   %54 = load ptr, ptr %target, align 8
   %55 = getelementptr %5, ptr %54, i32 0, i32 0
   %56 = getelementptr [1024 x i8], ptr %55, i32 0, i32 0
@@ -32150,7 +32312,7 @@ entry:
   %3 = getelementptr %11, ptr %2, i32 0, i32 25
   store i32 0, ptr %3, align 4
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.254")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.255")
   store ptr %5, ptr %node, align 8
   %6 = load ptr, ptr %node, align 8
   %7 = icmp eq ptr %6, null
@@ -32261,7 +32423,7 @@ entry:
   %8 = load i32, ptr %7, align 4
   %9 = sub i32 %8, 1
   %10 = sext i32 %9 to i64
-  %11 = call i32 @"$ConfigReader.check_integer"(ptr %4, ptr @"$string.254", ptr %5, i64 0, i64 %10)
+  %11 = call i32 @"$ConfigReader.check_integer"(ptr %4, ptr @"$string.255", ptr %5, i64 0, i64 %10)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -32307,7 +32469,7 @@ then5:                                            ; preds = %then2
   %34 = load ptr, ptr %from, align 8
   %35 = getelementptr %123, ptr %34, i32 0, i32 2
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.255", ptr %36, i32 16)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.256", ptr %36, i32 16)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -32367,7 +32529,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 15
   store i32 1, ptr %4, align 4
-  store ptr @"$string.256", ptr %key, align 8
+  store ptr @"$string.257", ptr %key, align 8
   %5 = load ptr, ptr %from, align 8
   %6 = load ptr, ptr %key, align 8
   %7 = call ptr @"$ConfigReader.find"(ptr %5, ptr %6)
@@ -32377,7 +32539,7 @@ entry:
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.257", ptr %key, align 8
+  store ptr @"$string.258", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -32415,7 +32577,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.258")
+  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.259")
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %then2, label %else3
@@ -32432,7 +32594,7 @@ and.lhs.true4:                                    ; preds = %merge
 then5:                                            ; preds = %else3
   %39 = load ptr, ptr %from, align 8
   %40 = load ptr, ptr %key, align 8
-  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.259")
+  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.260")
   ret i32 %41
 
 dead:                                             ; No predecessors!
@@ -32503,7 +32665,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %11, ptr %37, i32 0, i32 18
   %39 = load i32, ptr %38, align 4
   %40 = load i64, ptr %num_experts, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.261", ptr %33, i32 %36, i32 %39, i64 %40, i64 1048576)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.262", ptr %33, i32 %36, i32 %39, i64 %40, i64 1048576)
   %42 = load ptr, ptr %target, align 8
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -32580,7 +32742,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %11, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.262", ptr %28, i32 %31, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.263", ptr %28, i32 %31, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -32645,7 +32807,7 @@ then9:                                            ; preds = %then5
   %71 = load ptr, ptr %self, align 8
   %72 = getelementptr %11, ptr %71, i32 0, i32 6
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.263", ptr %67, i32 %70, i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.264", ptr %67, i32 %70, i32 %73)
   %75 = load ptr, ptr %target7, align 8
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
@@ -32703,7 +32865,7 @@ then17:                                           ; preds = %then13
   %106 = load ptr, ptr %self, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 18
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.264", ptr %102, i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.265", ptr %102, i32 %105, i32 %108)
   %110 = load ptr, ptr %target15, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -32746,7 +32908,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.260")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.261")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -32775,7 +32937,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %15 = load ptr, ptr %from, align 8
   %16 = load ptr, ptr %node, align 8
-  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.260", ptr @"$string.245", ptr %16)
+  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.261", ptr @"$string.246", ptr %16)
   ret i32 %17
 
 dead4:                                            ; No predecessors!
@@ -32792,7 +32954,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.265", ptr @"$string.266")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.266", ptr @"$string.267")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -32811,7 +32973,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.267", ptr @"$string.268")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.268", ptr @"$string.269")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -32869,7 +33031,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.332")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.333")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -32883,7 +33045,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %12, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.332", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.333", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -32910,7 +33072,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call ptr @"$ConfigReader.find"(ptr %2, ptr @"$string.269")
+  %3 = call ptr @"$ConfigReader.find"(ptr %2, ptr @"$string.270")
   store ptr %3, ptr %node, align 8
   %4 = load ptr, ptr %node, align 8
   %5 = icmp eq ptr %4, null
@@ -32939,7 +33101,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %from, align 8
   %15 = load ptr, ptr %node, align 8
-  %16 = call i32 @"$ConfigReader.wrong_kind"(ptr %14, ptr @"$string.269", ptr @"$string.245", ptr %15)
+  %16 = call i32 @"$ConfigReader.wrong_kind"(ptr %14, ptr @"$string.270", ptr @"$string.246", ptr %15)
   ret i32 %16
 
 dead4:                                            ; No predecessors!
@@ -32953,7 +33115,7 @@ merge1:                                           ; preds = %else3, %dead4
   %18 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %1, ptr %17, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %1, i64 32, i1 false)
-  %19 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.249", ptr @"$string.270")
+  %19 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.250", ptr @"$string.271")
   store i32 %19, ptr %code, align 4
   %20 = load i32, ptr %code, align 4
   %21 = icmp ne i32 %20, 0
@@ -32972,7 +33134,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %25 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.271", i64 8)
+  %25 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.272", i64 8)
   store i32 %25, ptr %code9, align 4
   %26 = load i32, ptr %code9, align 4
   %27 = icmp ne i32 %26, 0
@@ -32991,7 +33153,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.273", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.274", i1 zeroext true)
   store i32 %31, ptr %code14, align 4
   %32 = load i32, ptr %code14, align 4
   %33 = icmp ne i32 %32, 0
@@ -33010,7 +33172,7 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.274", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.275", i1 zeroext false)
   ret i32 %37
 
 dead19:                                           ; No predecessors!
@@ -33066,9 +33228,9 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %22 = getelementptr [2 x ptr], ptr %4, i32 0, i32 0
-  store ptr @"$string.196", ptr %22, align 8
+  store ptr @"$string.197", ptr %22, align 8
   %23 = getelementptr [2 x ptr], ptr %4, i32 0, i32 1
-  store ptr @"$string.195", ptr %23, align 8
+  store ptr @"$string.196", ptr %23, align 8
   %24 = load [2 x ptr], ptr %4, align 8
   store [2 x ptr] %24, ptr %words, align 8
   %25 = load ptr, ptr %self, align 8
@@ -33104,7 +33266,7 @@ then5:                                            ; preds = %then2
   %51 = sext i32 %50 to i64
   %52 = getelementptr ptr, ptr %47, i64 %51
   %53 = load ptr, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.272", ptr %38, ptr %39, ptr %46, ptr %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.273", ptr %38, ptr %39, ptr %46, ptr %53)
   %55 = load ptr, ptr %target, align 8
   %56 = getelementptr %5, ptr %55, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
@@ -33145,7 +33307,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.275")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.276")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -33155,7 +33317,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.276")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.277")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -33182,7 +33344,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.276", ptr @"$string.277", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.277", ptr @"$string.278", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -33288,7 +33450,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.278")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.279")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -33298,7 +33460,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.279")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.280")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -33312,7 +33474,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.249", ptr @"$string.270")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.250", ptr @"$string.271")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -33331,7 +33493,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.271", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.272", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -33350,7 +33512,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.280", ptr @"$string.281")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.281", ptr @"$string.282")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -33369,7 +33531,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.273", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.274", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -33388,7 +33550,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.274", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.275", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -33408,7 +33570,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.282")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.283")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -33418,7 +33580,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.283")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.284")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -33432,7 +33594,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.249", ptr @"$string.270")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.250", ptr @"$string.271")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -33451,7 +33613,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.271", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.272", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -33470,7 +33632,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.280", ptr @"$string.56")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.281", ptr @"$string.57")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -33489,7 +33651,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.273", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.274", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -33508,7 +33670,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.274", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.275", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -33528,7 +33690,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.285")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.286")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -33571,7 +33733,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %123, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = load ptr, ptr %key, align 8
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.284", ptr %22, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.285", ptr %22, ptr %23)
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -33610,7 +33772,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.286")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.287")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -33620,7 +33782,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.287")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.288")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -33636,7 +33798,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %12, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.286", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.287", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -33658,14 +33820,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %12, ptr %24, i32 0, i32 3
   %26 = getelementptr %13, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.331")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.332")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.330"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.331"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -33704,7 +33866,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %list, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.213", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.214", ptr %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
@@ -33742,7 +33904,7 @@ then3:                                            ; preds = %whilebody
   %31 = load ptr, ptr %from, align 8
   %32 = load ptr, ptr %key, align 8
   %33 = load ptr, ptr %child, align 8
-  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.213", ptr %33)
+  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.214", ptr %33)
   ret i32 %34
 
 dead5:                                            ; No predecessors!
@@ -33830,7 +33992,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.288")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.289")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %58, ptr %value, i32 0, i32 1
@@ -33964,7 +34126,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.322"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.323"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -34043,7 +34205,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %5, ptr %cause, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.319", ptr %36, ptr @"$string.260", ptr %37, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.320", ptr %36, ptr @"$string.261", ptr %37, ptr %40)
   %42 = load ptr, ptr %target, align 8
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -34069,7 +34231,7 @@ merge:                                            ; preds = %else, %dead
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %13, ptr %48, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %50 = call zeroext i1 @"$Vector.push.320"(ptr %49, ptr byval(%136) %6)
+  %50 = call zeroext i1 @"$Vector.push.321"(ptr %49, ptr byval(%136) %6)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %else6, label %then5
@@ -34144,7 +34306,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %139, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.291"(ptr %31)
+  call void @"$Vector.init.292"(ptr %31)
   %32 = load %4, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -34188,7 +34350,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.295")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.296")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -34202,7 +34364,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %139, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.316"(ptr %58)
+  call void @"$Vector.free.317"(ptr %58)
   %59 = load %4, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -34241,7 +34403,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %136, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.289"(ptr %7)
+  call void @"$Vector.init.290"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %136, ptr %9, i32 0, i32 1
@@ -34257,7 +34419,7 @@ entry:
   %17 = load %4, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %136, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.290"(ptr %19)
+  call void @"$Vector.init.291"(ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %136, ptr %21, i32 0, i32 5
@@ -34265,7 +34427,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.289"(ptr %0) {
+define internal void @"$Vector.init.290"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -34281,7 +34443,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.290"(ptr %0) {
+define internal void @"$Vector.init.291"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -34297,7 +34459,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.291"(ptr %0) {
+define internal void @"$Vector.init.292"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -34329,7 +34491,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.310")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.311")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -34551,14 +34713,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.295")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.296")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %139, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.292"(ptr %26, ptr byval(%142) %4)
+  %27 = call zeroext i1 @"$Vector.push.293"(ptr %26, ptr byval(%142) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -34615,7 +34777,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.292"(ptr %0, ptr byval(%142) %1) {
+define internal zeroext i1 @"$Vector.push.293"(ptr %0, ptr byval(%142) %1) {
 entry:
   %value = alloca %142, align 8
   %self = alloca ptr, align 8
@@ -34626,7 +34788,7 @@ entry:
   %4 = getelementptr %140, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.293"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.294"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -34662,7 +34824,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.293"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.294"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -34797,7 +34959,7 @@ then:                                             ; preds = %entry
   %24 = getelementptr %139, ptr %23, i32 0, i32 1
   %25 = load i64, ptr %24, align 8
   %26 = load ptr, ptr %cause, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.294", i32 %18, ptr %22, i64 %25, ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.295", i32 %18, ptr %22, i64 %25, ptr %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -34943,7 +35105,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.309")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.310")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -34985,7 +35147,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %139, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.305"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.306"(ptr %58, i64 %60)
   %62 = getelementptr %142, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -34993,7 +35155,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %139, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.305"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.306"(ptr %65, i64 %67)
   %69 = getelementptr %142, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -35120,7 +35282,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.306")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.307")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -35175,7 +35337,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.296")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.297")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -35216,7 +35378,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.297")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.298")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -35269,7 +35431,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.298")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.299")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -35380,7 +35542,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %139, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.305"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.306"(ptr %37, i64 %39)
   %41 = getelementptr %142, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -35434,7 +35596,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.299")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.300")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -35534,7 +35696,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.304")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.305")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -35634,7 +35796,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.302")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.303")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -35683,7 +35845,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.300")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.301")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -35870,7 +36032,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.301")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.302")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -36418,7 +36580,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.303")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.304")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -36489,7 +36651,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.305"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.306"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -36503,7 +36665,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -36575,7 +36737,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %139, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.305"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.306"(ptr %19, i64 %21)
   %23 = getelementptr %142, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -36625,7 +36787,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %139, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.305"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.306"(ptr %12, i64 %14)
   %16 = getelementptr %142, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -36845,7 +37007,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.308")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.309")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -36931,7 +37093,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.307")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.308")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -36989,7 +37151,7 @@ entry:
   %4 = getelementptr %139, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.305"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.306"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %142, ptr %8, i32 0, i32 0
@@ -37139,7 +37301,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %136, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.313"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.314"(ptr %85, i64 %87)
   %89 = getelementptr %144, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -37193,7 +37355,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %136, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.313"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.314"(ptr %12, i64 %14)
   %16 = getelementptr %144, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -37241,7 +37403,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %136, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.313"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.314"(ptr %34, i64 %36)
   %38 = getelementptr %144, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -37270,7 +37432,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %136, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.313"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.314"(ptr %50, i64 %52)
   %54 = getelementptr %144, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -37314,7 +37476,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %136, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.311"(ptr %18, ptr byval(%144) %2)
+  %19 = call zeroext i1 @"$Vector.push.312"(ptr %18, ptr byval(%144) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -37335,7 +37497,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.311"(ptr %0, ptr byval(%144) %1) {
+define internal zeroext i1 @"$Vector.push.312"(ptr %0, ptr byval(%144) %1) {
 entry:
   %value = alloca %144, align 8
   %self = alloca ptr, align 8
@@ -37346,7 +37508,7 @@ entry:
   %4 = getelementptr %137, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.312"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.313"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -37382,7 +37544,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.312"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.313"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -37496,7 +37658,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.313"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.314"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -37510,7 +37672,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -37704,7 +37866,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %136, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.313"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.314"(ptr %14, i64 %16)
   %18 = getelementptr %144, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -37754,7 +37916,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %136, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.313"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.314"(ptr %35, i64 %37)
   %39 = getelementptr %144, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -37769,7 +37931,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %136, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.313"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.314"(ptr %43, i64 %45)
   %47 = getelementptr %144, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -37819,7 +37981,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %136, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.314"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.315"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -37884,7 +38046,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.314"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.315"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -37892,7 +38054,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.315"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.316"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -37917,7 +38079,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.315"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.316"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38016,7 +38178,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.316"(ptr %0) {
+define internal void @"$Vector.free.317"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -38028,7 +38190,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.291"(ptr %7)
+  call void @"$Vector.init.292"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -38044,7 +38206,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %136, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.317"(ptr %7)
+  call void @"$Vector.free.318"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %136, ptr %9, i32 0, i32 1
@@ -38060,12 +38222,12 @@ entry:
   %17 = load %4, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %136, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.318"(ptr %19)
+  call void @"$Vector.free.319"(ptr %19)
   %20 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.317"(ptr %0) {
+define internal void @"$Vector.free.318"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -38077,12 +38239,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.289"(ptr %7)
+  call void @"$Vector.init.290"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.318"(ptr %0) {
+define internal void @"$Vector.free.319"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -38094,12 +38256,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.290"(ptr %7)
+  call void @"$Vector.init.291"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.320"(ptr %0, ptr byval(%136) %1) {
+define internal zeroext i1 @"$Vector.push.321"(ptr %0, ptr byval(%136) %1) {
 entry:
   %value = alloca %136, align 8
   %self = alloca ptr, align 8
@@ -38110,7 +38272,7 @@ entry:
   %4 = getelementptr %18, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.321"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.322"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -38146,7 +38308,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.321"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.322"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38269,7 +38431,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %from, align 8
   %14 = getelementptr %123, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.157", ptr %15)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.158", ptr %15)
   %17 = load ptr, ptr %target, align 8
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
@@ -38288,7 +38450,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.322"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.323"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %145, align 8
   %5 = alloca %145, align 8
@@ -38314,7 +38476,7 @@ entry:
   %15 = getelementptr %16, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.323"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.324"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -38335,7 +38497,7 @@ merge:                                            ; preds = %else, %dead
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %25 = load i64, ptr %24, align 8
-  %26 = call i64 @"$Map.hash.328"(ptr %21, i64 %23, i64 %25)
+  %26 = call i64 @"$Map.hash.329"(ptr %21, i64 %23, i64 %25)
   store i64 %26, ptr %hashed, align 8
   %27 = load ptr, ptr %self, align 8
   %28 = load i64, ptr %hashed, align 8
@@ -38344,7 +38506,7 @@ merge:                                            ; preds = %else, %dead
   %30 = load i64, ptr %29, align 8
   %31 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %32 = load i64, ptr %31, align 8
-  %33 = call i64 @"$Map.position.327"(ptr %27, i64 %30, i64 %32, i64 %28)
+  %33 = call i64 @"$Map.position.328"(ptr %27, i64 %30, i64 %32, i64 %28)
   store i64 %33, ptr %position, align 8
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %14, ptr %34, i32 0, i32 2
@@ -38370,7 +38532,7 @@ then2:                                            ; preds = %merge
   %52 = getelementptr i32, ptr %50, i64 %51
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
-  %55 = call ptr @"$Vector.at.326"(ptr %46, i64 %54)
+  %55 = call ptr @"$Vector.at.327"(ptr %46, i64 %54)
   %56 = getelementptr %145, ptr %55, i32 0, i32 2
   store i8 %44, ptr %56, align 1
   ret i1 true
@@ -38408,7 +38570,7 @@ merge1:                                           ; preds = %else3, %dead4
   %74 = load i8, ptr %73, align 1
   store i8 %74, ptr %72, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %75 = call zeroext i1 @"$Vector.push.329"(ptr %58, ptr byval(%145) %4)
+  %75 = call zeroext i1 @"$Vector.push.330"(ptr %58, ptr byval(%145) %4)
   %76 = zext i1 %75 to i8
   %77 = trunc i8 %76 to i1
   br i1 %77, label %else7, label %then6
@@ -38442,7 +38604,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.323"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.324"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -38482,7 +38644,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %14, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.324"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.325"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -38490,7 +38652,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.325"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.326"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -38511,7 +38673,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.324"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.325"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38610,7 +38772,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.325"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.326"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -38623,7 +38785,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %14, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
-  %6 = call zeroext i1 @"$Vector.resize.185"(ptr %4, i64 %5)
+  %6 = call zeroext i1 @"$Vector.resize.186"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
   br i1 %8, label %else, label %then
@@ -38684,7 +38846,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %14, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.326"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.327"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -38703,7 +38865,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.327"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.328"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -38717,7 +38879,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.326"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.327"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -38731,7 +38893,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -38760,7 +38922,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.327"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.328"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -38813,7 +38975,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.326"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.327"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %145, ptr %37, i32 0, i32 1
@@ -38869,7 +39031,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$Map.hash.328"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.329"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -38897,7 +39059,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.329"(ptr %0, ptr byval(%145) %1) {
+define internal zeroext i1 @"$Vector.push.330"(ptr %0, ptr byval(%145) %1) {
 entry:
   %value = alloca %145, align 8
   %self = alloca ptr, align 8
@@ -38908,7 +39070,7 @@ entry:
   %4 = getelementptr %16, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.324"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.325"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -38944,7 +39106,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.330"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.331"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -38988,13 +39150,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.328"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.329"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.327"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.328"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -39018,7 +39180,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %14, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.326"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.327"(ptr %37, i64 %39)
   %41 = getelementptr %145, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -39071,7 +39233,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %120, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.333"(ptr %5)
+  call void @"$Vector.free.334"(ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %120, ptr %7, i32 0, i32 1
@@ -39084,7 +39246,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.333"(ptr %0) {
+define internal void @"$Vector.free.334"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -39096,7 +39258,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.166"(ptr %7)
+  call void @"$Vector.init.167"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -39148,7 +39310,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %25, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.334"(ptr %4)
+  call void @"$Vector.free.335"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %25, ptr %6, i32 0, i32 2
@@ -39157,7 +39319,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.334"(ptr %0) {
+define internal void @"$Vector.free.335"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -39169,7 +39331,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.149"(ptr %7)
+  call void @"$Vector.init.150"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -39237,7 +39399,7 @@ then5:                                            ; preds = %then2
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %9, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.157", ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.158", ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -39355,7 +39517,7 @@ forbody2:                                         ; preds = %forcond1
   %54 = load i32, ptr %53, align 4
   %55 = load i32, ptr %extra, align 4
   %56 = add i32 %54, %55
-  call void @"$anon (./terra/checkpoint/modules.t:156).364"(ptr %51, i32 %56, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).365"(ptr %51, i32 %56, i32 0)
   %57 = load %4, ptr %5, align 1
   %58 = add i32 %38, 1
   store i32 %58, ptr %extra, align 4
@@ -39385,7 +39547,7 @@ then6:                                            ; preds = %then
   %72 = load ptr, ptr %model, align 8
   %73 = getelementptr %11, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.369", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.370", i32 %74)
   %76 = load ptr, ptr %target, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -39435,7 +39597,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.27", ptr @"$string.335")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.28", ptr @"$string.336")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -39459,7 +39621,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.27", ptr @"$string.339")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.28", ptr @"$string.340")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -39484,7 +39646,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.27", ptr @"$string.340")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.28", ptr @"$string.341")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -39609,7 +39771,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %19, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.337"(ptr %60, ptr byval(%148) %8)
+  %61 = call zeroext i1 @"$Vector.push.338"(ptr %60, ptr byval(%148) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -39708,7 +39870,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.330"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.331"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -39744,7 +39906,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %13, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.336"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.337"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -39793,7 +39955,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %136, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.183"(ptr %8)
+  call void @"$Vector.clear.184"(ptr %8)
   %9 = load %4, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %136, ptr %10, i32 0, i32 5
@@ -39839,7 +40001,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %136, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.183"(ptr %33)
+  call void @"$Vector.clear.184"(ptr %33)
   %34 = load %4, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %136, ptr %35, i32 0, i32 5
@@ -39877,7 +40039,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %136, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.313"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.314"(ptr %59, i64 %61)
   %63 = getelementptr %144, ptr %62, i32 0, i32 3
   %64 = getelementptr %58, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -39984,7 +40146,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %136, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.183"(ptr %7)
+  call void @"$Vector.clear.184"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %136, ptr %9, i32 0, i32 3
@@ -40040,7 +40202,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %136, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.313"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.314"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %144, ptr %53, i32 0, i32 0
@@ -40206,7 +40368,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.336"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.337"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -40220,7 +40382,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -40249,7 +40411,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.337"(ptr %0, ptr byval(%148) %1) {
+define internal zeroext i1 @"$Vector.push.338"(ptr %0, ptr byval(%148) %1) {
 entry:
   %value = alloca %148, align 8
   %self = alloca ptr, align 8
@@ -40260,7 +40422,7 @@ entry:
   %4 = getelementptr %20, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.338"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.339"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -40296,7 +40458,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.338"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.339"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -40410,7 +40572,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).341"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).342"(ptr %8, i32 %9, i32 0)
   %10 = load %4, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -40426,7 +40588,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).350"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).351"(ptr %20, i32 %21, i32 0)
   %22 = load %4, ptr %6, align 1
   %23 = load %4, ptr %5, align 1
   ret void
@@ -40440,7 +40602,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).354"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).355"(ptr %24, i32 %25, i32 0)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %19, ptr %27, i32 0, i32 2
@@ -40463,7 +40625,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).356"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/checkpoint/modules.t:156).357"(ptr %38, i32 %39, i32 %40)
   %41 = load %4, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -40472,12 +40634,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).360"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).361"(ptr %43, i32 %44, i32 0)
   %45 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).341"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).342"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -40506,7 +40668,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.342", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.343", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -40529,7 +40691,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.343", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.344", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -40563,7 +40725,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.344", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.345", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -40597,7 +40759,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.345", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.346", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -40631,7 +40793,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.346", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.347", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -40665,7 +40827,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.347", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.348", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -40692,7 +40854,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.348", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.349", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -40715,7 +40877,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.349", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.350", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -40734,7 +40896,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).350"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).351"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -40758,7 +40920,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.351", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.352", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -40784,7 +40946,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.352", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.353", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -40810,7 +40972,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.353", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.354", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -40832,7 +40994,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).354"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).355"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -40855,7 +41017,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.355", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.356", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -40881,7 +41043,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.355", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.356", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -40900,7 +41062,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).356"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).357"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -40924,7 +41086,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.357", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.358", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -40950,7 +41112,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.358", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.359", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -40976,7 +41138,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.359", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.360", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -40998,7 +41160,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).360"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).361"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -41028,7 +41190,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.361", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.362", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -41059,7 +41221,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.362", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.363", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -41090,7 +41252,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.363", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.364", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -41128,7 +41290,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).364"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).365"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -41153,7 +41315,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.365", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.366", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -41176,7 +41338,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.366", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.367", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -41199,7 +41361,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.367", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.368", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -41226,7 +41388,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.368", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.369", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -41379,7 +41541,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %19, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.370"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.371"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %148, ptr %16, i32 0, i32 8
@@ -41442,7 +41604,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.370"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.371"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -41456,7 +41618,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -41589,7 +41751,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %9, ptr %14, i32 0, i32 5
   %16 = getelementptr %19, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.370"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.371"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %148, ptr %19, i32 0, i32 8
@@ -41696,7 +41858,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %9, ptr %14, i32 0, i32 5
   %16 = getelementptr %19, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.370"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.371"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %148, ptr %19, i32 0, i32 8
@@ -41717,7 +41879,7 @@ then:                                             ; preds = %forbody
   %32 = getelementptr %11, ptr %31, i32 0, i32 15
   %33 = load i32, ptr %32, align 4
   %34 = call i32 @"$Module.weight_dtype"(ptr %29, i32 %33)
-  %35 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %34)
+  %35 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %34)
   %36 = mul i64 %28, %35
   %37 = add i64 %26, %36
   store i64 %37, ptr %total, align 8
@@ -41737,7 +41899,7 @@ then3:                                            ; preds = %then
   %48 = getelementptr %9, ptr %47, i32 0, i32 3
   %49 = getelementptr %11, ptr %48, i32 0, i32 15
   %50 = load i32, ptr %49, align 4
-  %51 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %50)
+  %51 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %50)
   %52 = mul i64 %46, %51
   %53 = add i64 %42, %52
   store i64 %53, ptr %total, align 8
@@ -41786,7 +41948,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/base/codes.t:4).371"(i32 %0) {
+define internal i64 @"$anon (./terra/base/codes.t:4).372"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -42086,7 +42248,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %13 = getelementptr i8, ptr %12, i64 0
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$files.find_name"(ptr %11, ptr @"$string.373", ptr %13, i64 256, ptr %14)
+  %15 = call i32 @"$files.find_name"(ptr %11, ptr @"$string.374", ptr %13, i64 256, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -42118,7 +42280,7 @@ then6:                                            ; preds = %merge1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %9, ptr %28, i32 0, i32 7
   %30 = getelementptr %22, ptr %29, i32 0, i32 6
-  %31 = call ptr @"$Problems.next"(ptr %30, i32 5, ptr @"$string.155", ptr @"$string.126")
+  %31 = call ptr @"$Problems.next"(ptr %30, i32 5, ptr @"$string.156", ptr @"$string.127")
   store ptr %31, ptr %problem, align 8
   %32 = load ptr, ptr %problem, align 8
   %33 = icmp ne ptr %32, null
@@ -42133,7 +42295,7 @@ then9:                                            ; preds = %then6
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.377", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.378", ptr %41)
   %43 = load ptr, ptr %problem, align 8
   %44 = getelementptr %149, ptr %43, i32 0, i32 3
   %45 = getelementptr [512 x i8], ptr %44, i32 0, i32 0
@@ -42189,7 +42351,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %directory, align 8
   %14 = call i32 @"$error_number"()
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.372", i32 %14, ptr %15)
+  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.373", i32 %14, ptr %15)
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -42229,7 +42391,7 @@ then4:                                            ; preds = %or.lhs.false, %and.
   %33 = load ptr, ptr %name, align 8
   %34 = load i64, ptr %capacity, align 8
   %35 = load ptr, ptr %found, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 %34, ptr @"$string.27", ptr %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 %34, ptr @"$string.28", ptr %35)
   br label %merge3
 
 else5:                                            ; preds = %or.lhs.false, %whilebody
@@ -42321,7 +42483,7 @@ or.lhs.false:                                     ; preds = %entry
   %27 = getelementptr %28, ptr %26, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
   %29 = add i64 %28, 1
-  %30 = call zeroext i1 @"$Vector.resize.374"(ptr %24, i64 %29)
+  %30 = call zeroext i1 @"$Vector.resize.375"(ptr %24, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %else, label %then
@@ -42335,7 +42497,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %27, ptr %33, i32 0, i32 0
-  %35 = call ptr @"$Vector.last.376"(ptr %34)
+  %35 = call ptr @"$Vector.last.377"(ptr %34)
   store ptr %35, ptr %problem, align 8
   %36 = load i32, ptr %code, align 4
   %37 = load ptr, ptr %problem, align 8
@@ -42381,7 +42543,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.374"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.375"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -42389,7 +42551,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.375"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.376"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -42414,7 +42576,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.375"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.376"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -42513,7 +42675,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.376"(ptr %0) {
+define internal ptr @"$Vector.last.377"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %self = alloca ptr, align 8
@@ -42527,7 +42689,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 75, ptr @"$string.50")
+  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.51")
   %8 = load %4, ptr %1, align 1
   br label %merge
 
@@ -42713,7 +42875,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %22, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.381"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.382"(ptr %19, i64 %20)
   %22 = getelementptr %153, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %4, ptr %7, align 1
@@ -42728,7 +42890,7 @@ merge:                                            ; preds = %forcond
   %27 = load %4, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %22, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.382"(ptr %29)
+  call void @"$Vector.free.383"(ptr %29)
   %30 = load %4, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %22, ptr %31, i32 0, i32 3
@@ -42736,7 +42898,7 @@ merge:                                            ; preds = %forcond
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %22, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.383"(ptr %35)
+  call void @"$Vector.free.384"(ptr %35)
   %36 = load %4, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %22, ptr %37, i32 0, i32 5
@@ -42801,7 +42963,7 @@ entry:
   %4 = alloca %4, align 8
   %mapping = alloca ptr, align 8
   store ptr %0, ptr %mapping, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.378")
+  call void @"$spinlock.lock"(ptr @"<global>.379")
   %5 = load %4, ptr %4, align 1
   %6 = load ptr, ptr %mapping, align 8
   %7 = getelementptr %155, ptr %6, i32 0, i32 0
@@ -42849,11 +43011,11 @@ else3:                                            ; preds = %merge
   %32 = load ptr, ptr %mapping, align 8
   %33 = getelementptr %155, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
-  store ptr %34, ptr @"<global>.379", align 8
+  store ptr %34, ptr @"<global>.380", align 8
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %35 = load ptr, ptr @"<global>.379", align 8
+  %35 = load ptr, ptr @"<global>.380", align 8
   %36 = icmp eq ptr %35, null
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
@@ -42868,7 +43030,7 @@ else6:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  call void @"$spinlock.unlock"(ptr @"<global>.378")
+  call void @"$spinlock.unlock"(ptr @"<global>.379")
   %40 = load %4, ptr %2, align 1
   %41 = load ptr, ptr %mapping, align 8
   call void @free(ptr %41)
@@ -42889,7 +43051,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  %7 = call i32 @sigaction(i32 7, ptr @"<global>.380", ptr null)
+  %7 = call i32 @sigaction(i32 7, ptr @"<global>.381", ptr null)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -42923,7 +43085,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %11 = load i32, ptr %number, align 4
-  %12 = call i32 @sigaction(i32 %11, ptr @"<global>.380", ptr null)
+  %12 = call i32 @sigaction(i32 %11, ptr @"<global>.381", ptr null)
   %13 = load i32, ptr %number, align 4
   %14 = call i32 @raise(i32 %13)
   br label %merge
@@ -42959,7 +43121,7 @@ entry:
   %2 = alloca %4, align 8
   %address = alloca ptr, align 8
   store ptr %0, ptr %address, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.378")
+  call void @"$spinlock.lock"(ptr @"<global>.379")
   %3 = load %4, ptr %2, align 1
   %4 = load ptr, ptr %address, align 8
   %5 = call ptr @"$find"(ptr %4)
@@ -43024,7 +43186,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %merge1
-  call void @"$spinlock.unlock"(ptr @"<global>.378")
+  call void @"$spinlock.unlock"(ptr @"<global>.379")
   %43 = load %4, ptr %1, align 1
   %44 = load ptr, ptr %mapping, align 8
   %45 = icmp ne ptr %44, null
@@ -43041,7 +43203,7 @@ entry:
   %mapping = alloca ptr, align 8
   %address = alloca ptr, align 8
   store ptr %0, ptr %address, align 8
-  %1 = load ptr, ptr @"<global>.379", align 8
+  %1 = load ptr, ptr @"<global>.380", align 8
   store ptr %1, ptr %mapping, align 8
   br label %condition
 
@@ -43097,7 +43259,7 @@ declare dso_local i32 @raise(i32)
 
 declare dso_local i32 @munmap(ptr, i64)
 
-define internal ptr @"$Vector.at.381"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.382"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -43111,7 +43273,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -43140,7 +43302,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.382"(ptr %0) {
+define internal void @"$Vector.free.383"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -43152,12 +43314,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.147"(ptr %7)
+  call void @"$Vector.init.148"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.383"(ptr %0) {
+define internal void @"$Vector.free.384"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -43169,7 +43331,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.150"(ptr %7)
+  call void @"$Vector.init.151"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -43181,12 +43343,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %27, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.384"(ptr %3)
+  call void @"$Vector.free.385"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.384"(ptr %0) {
+define internal void @"$Vector.free.385"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -43198,7 +43360,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.151"(ptr %7)
+  call void @"$Vector.init.152"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -43246,7 +43408,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %22, ptr %26, i32 0, i32 0
-  store ptr @"$string.126", ptr %27, align 8
+  store ptr @"$string.127", ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %message, align 8
   %30 = call i32 @"$Checkpoint.out_of_memory"(ptr %28, ptr %29)
@@ -43262,12 +43424,12 @@ merge:                                            ; preds = %else, %dead
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %22, ptr %31, i32 0, i32 1
   %33 = load ptr, ptr %directory, align 8
-  %34 = call ptr @"$safetensors.join"(ptr %32, ptr %33, ptr @"$string.155")
+  %34 = call ptr @"$safetensors.join"(ptr %32, ptr %33, ptr @"$string.156")
   store ptr %34, ptr %index_path, align 8
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %22, ptr %35, i32 0, i32 1
   %37 = load ptr, ptr %directory, align 8
-  %38 = call ptr @"$safetensors.join"(ptr %36, ptr %37, ptr @"$string.156")
+  %38 = call ptr @"$safetensors.join"(ptr %36, ptr %37, ptr @"$string.157")
   store ptr %38, ptr %single_path, align 8
   %39 = load ptr, ptr %index_path, align 8
   %40 = icmp eq ptr %39, null
@@ -43345,7 +43507,7 @@ then13:                                           ; preds = %merge5
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load ptr, ptr %directory, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.449", ptr %74, ptr @"$string.155", ptr @"$string.156")
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.450", ptr %74, ptr @"$string.156", ptr @"$string.157")
   %76 = load ptr, ptr %target, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -43388,7 +43550,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.385", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.386", ptr %14)
   %16 = load ptr, ptr %target, align 8
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
@@ -43612,7 +43774,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$Document.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.155", ptr %11)
+  %16 = call i32 @"$Document.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.156", ptr %11)
   %17 = icmp ne i32 %16, 0
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
@@ -43631,7 +43793,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load ptr, ptr %document, align 8
   %21 = load ptr, ptr %document, align 8
   %22 = call ptr @"$Document.root"(ptr %21)
-  %23 = call ptr @"$Document.find"(ptr %20, ptr %22, ptr @"$string.386")
+  %23 = call ptr @"$Document.find"(ptr %20, ptr %22, ptr @"$string.387")
   store ptr %23, ptr %map, align 8
   %24 = load ptr, ptr %map, align 8
   %25 = icmp eq ptr %24, null
@@ -43662,7 +43824,7 @@ then5:                                            ; preds = %then2
   %40 = getelementptr %5, ptr %39, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.387", ptr @"$string.155")
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.388", ptr @"$string.156")
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -43742,7 +43904,7 @@ then16:                                           ; preds = %then11
   %86 = getelementptr %126, ptr %85, i32 0, i32 6
   %87 = getelementptr %58, ptr %86, i32 0, i32 0
   %88 = load ptr, ptr %87, align 8
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.390", ptr @"$string.155", i32 %84, ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.391", ptr @"$string.156", i32 %84, ptr %88)
   %90 = load ptr, ptr %target14, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -43846,7 +44008,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.389")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.390")
   %37 = zext i1 %36 to i8
   %38 = icmp eq i8 %37, 0
   %39 = zext i1 %38 to i8
@@ -43865,7 +44027,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %45 = load i64, ptr %44, align 8
   %46 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %47 = load i64, ptr %46, align 8
-  %48 = call zeroext i1 @"$text.equals"(i64 %45, i64 %47, ptr @"$string.388")
+  %48 = call zeroext i1 @"$text.equals"(i64 %45, i64 %47, ptr @"$string.389")
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.end, label %and.rhs
@@ -44034,7 +44196,7 @@ then7:                                            ; preds = %then4
   %40 = getelementptr %5, ptr %39, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.393", ptr @"$string.155", i32 10000)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.394", ptr @"$string.156", i32 10000)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -44146,7 +44308,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %22, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 40, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.391"(ptr %44, ptr byval(%153) %6)
+  %45 = call zeroext i1 @"$Vector.push.392"(ptr %44, ptr byval(%153) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -44206,7 +44368,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.391"(ptr %0, ptr byval(%153) %1) {
+define internal zeroext i1 @"$Vector.push.392"(ptr %0, ptr byval(%153) %1) {
 entry:
   %value = alloca %153, align 8
   %self = alloca ptr, align 8
@@ -44217,7 +44379,7 @@ entry:
   %4 = getelementptr %23, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.392"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.393"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -44253,7 +44415,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.392"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.393"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -44413,7 +44575,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %22, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.381"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.382"(ptr %37, i64 %38)
   %40 = getelementptr %153, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -44566,7 +44728,7 @@ entry:
   %5 = getelementptr %22, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.381"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.382"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %22, ptr %9, i32 0, i32 4
@@ -44702,7 +44864,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %shard, align 8
   %23 = getelementptr %153, ptr %22, i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
-  %25 = call ptr @"$Problems.next"(ptr %21, i32 3, ptr %24, ptr @"$string.126")
+  %25 = call ptr @"$Problems.next"(ptr %21, i32 3, ptr %24, ptr @"$string.127")
   store ptr %25, ptr %problem, align 8
   %26 = load ptr, ptr %problem, align 8
   %27 = icmp ne ptr %26, null
@@ -44715,7 +44877,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr %149, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.173")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.174")
   %35 = load ptr, ptr %problem, align 8
   %36 = getelementptr %149, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
@@ -44755,7 +44917,7 @@ then5:                                            ; preds = %merge
   %51 = load ptr, ptr %shard, align 8
   %52 = getelementptr %153, ptr %51, i32 0, i32 0
   %53 = load ptr, ptr %52, align 8
-  %54 = call ptr @"$Problems.next"(ptr %49, i32 %50, ptr %53, ptr @"$string.126")
+  %54 = call ptr @"$Problems.next"(ptr %49, i32 %50, ptr %53, ptr @"$string.127")
   store ptr %54, ptr %problem7, align 8
   %55 = load ptr, ptr %problem7, align 8
   %56 = icmp ne ptr %55, null
@@ -44771,7 +44933,7 @@ then9:                                            ; preds = %then5
   %63 = getelementptr %5, ptr %message, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
   %65 = getelementptr i8, ptr %64, i64 0
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.395", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.396", ptr %65)
   %67 = load ptr, ptr %problem7, align 8
   %68 = getelementptr %149, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -44918,7 +45080,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %path, align 8
   %22 = call i32 @"$error_number"()
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.394", i32 %22, ptr %23)
+  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.395", i32 %22, ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -44960,7 +45122,7 @@ then9:                                            ; preds = %then6
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
   %47 = getelementptr i8, ptr %46, i64 0
   %48 = load ptr, ptr %path, align 8
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.157", ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.158", ptr %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -45032,9 +45194,9 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %mapping, align 8
   %15 = getelementptr %155, ptr %14, i32 0, i32 3
   store i64 %13, ptr %15, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.378")
+  call void @"$spinlock.lock"(ptr @"<global>.379")
   %16 = load %4, ptr %4, align 1
-  %17 = load ptr, ptr @"<global>.379", align 8
+  %17 = load ptr, ptr @"<global>.380", align 8
   %18 = icmp eq ptr %17, null
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
@@ -45047,19 +45209,19 @@ then2:                                            ; preds = %merge
 
 else3:                                            ; preds = %merge
   %22 = load ptr, ptr %mapping, align 8
-  %23 = load ptr, ptr @"<global>.379", align 8
+  %23 = load ptr, ptr @"<global>.380", align 8
   %24 = getelementptr %155, ptr %23, i32 0, i32 1
   store ptr %22, ptr %24, align 8
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %25 = load ptr, ptr @"<global>.379", align 8
+  %25 = load ptr, ptr @"<global>.380", align 8
   %26 = load ptr, ptr %mapping, align 8
   %27 = getelementptr %155, ptr %26, i32 0, i32 0
   store ptr %25, ptr %27, align 8
   %28 = load ptr, ptr %mapping, align 8
-  store ptr %28, ptr @"<global>.379", align 8
-  call void @"$spinlock.unlock"(ptr @"<global>.378")
+  store ptr %28, ptr @"<global>.380", align 8
+  call void @"$spinlock.unlock"(ptr @"<global>.379")
   %29 = load %4, ptr %2, align 1
   %30 = load ptr, ptr %mapping, align 8
   ret ptr %30
@@ -45079,7 +45241,7 @@ entry:
   store ptr @"$handle", ptr %2, align 8
   %3 = getelementptr %1, ptr %action, i32 0, i32 2
   store i32 134217732, ptr %3, align 4
-  %4 = call i32 @sigaction(i32 7, ptr %action, ptr @"<global>.380")
+  %4 = call i32 @sigaction(i32 7, ptr %action, ptr @"<global>.381")
   ret void
 }
 
@@ -45259,7 +45421,7 @@ then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %163, ptr %17, i32 0, i32 4
   %19 = load ptr, ptr %18, align 8
-  %20 = call ptr @"$Problems.next"(ptr %16, i32 2, ptr %19, ptr @"$string.126")
+  %20 = call ptr @"$Problems.next"(ptr %16, i32 2, ptr %19, ptr @"$string.127")
   store ptr %20, ptr %problem, align 8
   %21 = load ptr, ptr %problem, align 8
   %22 = icmp ne ptr %21, null
@@ -45276,7 +45438,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %163, ptr %29, i32 0, i32 5
   %31 = getelementptr %58, ptr %30, i32 0, i32 1
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.396", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.397", i64 %32)
   %34 = load ptr, ptr %problem, align 8
   %35 = getelementptr %149, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
@@ -45347,7 +45509,7 @@ then6:                                            ; preds = %merge4
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %163, ptr %69, i32 0, i32 4
   %71 = load ptr, ptr %70, align 8
-  %72 = call ptr @"$Problems.next"(ptr %68, i32 2, ptr %71, ptr @"$string.126")
+  %72 = call ptr @"$Problems.next"(ptr %68, i32 2, ptr %71, ptr @"$string.127")
   store ptr %72, ptr %problem8, align 8
   %73 = load ptr, ptr %problem8, align 8
   %74 = icmp ne ptr %73, null
@@ -45362,7 +45524,7 @@ then10:                                           ; preds = %then6
   %80 = getelementptr i8, ptr %79, i64 0
   %81 = load i64, ptr %length, align 8
   %82 = load i64, ptr %available, align 8
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.397", i64 %81, i64 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.398", i64 %81, i64 %82)
   %84 = load ptr, ptr %problem8, align 8
   %85 = getelementptr %149, ptr %84, i32 0, i32 3
   %86 = getelementptr [512 x i8], ptr %85, i32 0, i32 0
@@ -45397,7 +45559,7 @@ then14:                                           ; preds = %merge5
   %96 = load ptr, ptr %self, align 8
   %97 = getelementptr %163, ptr %96, i32 0, i32 4
   %98 = load ptr, ptr %97, align 8
-  %99 = call ptr @"$Problems.next"(ptr %95, i32 2, ptr %98, ptr @"$string.126")
+  %99 = call ptr @"$Problems.next"(ptr %95, i32 2, ptr %98, ptr @"$string.127")
   store ptr %99, ptr %problem16, align 8
   %100 = load ptr, ptr %problem16, align 8
   %101 = icmp ne ptr %100, null
@@ -45411,7 +45573,7 @@ then18:                                           ; preds = %then14
   %106 = getelementptr [512 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
   %108 = load i64, ptr %length, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.398", i64 %108, i64 100000000)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.399", i64 %108, i64 100000000)
   %110 = load ptr, ptr %problem16, align 8
   %111 = getelementptr %149, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -45491,7 +45653,7 @@ entry:
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.399", ptr %message)
+  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.400", ptr %message)
   %33 = icmp ne i32 %32, 0
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
@@ -45504,7 +45666,7 @@ then:                                             ; preds = %entry
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %163, ptr %39, i32 0, i32 4
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @"$Problems.next"(ptr %38, i32 2, ptr %41, ptr @"$string.126")
+  %42 = call ptr @"$Problems.next"(ptr %38, i32 2, ptr %41, ptr @"$string.127")
   store ptr %42, ptr %problem, align 8
   %43 = load ptr, ptr %problem, align 8
   %44 = icmp ne ptr %43, null
@@ -45520,7 +45682,7 @@ then2:                                            ; preds = %then
   %51 = getelementptr %5, ptr %message, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
   %53 = getelementptr i8, ptr %52, i64 0
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.27", ptr %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 512, ptr @"$string.28", ptr %53)
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %149, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
@@ -45560,7 +45722,7 @@ then5:                                            ; preds = %merge
   %72 = load ptr, ptr %self, align 8
   %73 = getelementptr %163, ptr %72, i32 0, i32 4
   %74 = load ptr, ptr %73, align 8
-  %75 = call ptr @"$Problems.next"(ptr %71, i32 2, ptr %74, ptr @"$string.126")
+  %75 = call ptr @"$Problems.next"(ptr %71, i32 2, ptr %74, ptr @"$string.127")
   store ptr %75, ptr %problem7, align 8
   %76 = load ptr, ptr %problem7, align 8
   %77 = icmp ne ptr %76, null
@@ -45580,7 +45742,7 @@ then9:                                            ; preds = %then5
   %88 = getelementptr %126, ptr %87, i32 0, i32 0
   %89 = load i32, ptr %88, align 4
   %90 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %89)
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.400", ptr %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.401", ptr %90)
   %92 = load ptr, ptr %problem7, align 8
   %93 = getelementptr %149, ptr %92, i32 0, i32 3
   %94 = getelementptr [512 x i8], ptr %93, i32 0, i32 0
@@ -45638,7 +45800,7 @@ entry:
   %6 = load i64, ptr %5, align 8
   %7 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %8 = load i64, ptr %7, align 8
-  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.401")
+  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.402")
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
@@ -45745,7 +45907,7 @@ then4:                                            ; preds = %or.lhs.false, %merg
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %163, ptr %38, i32 0, i32 4
   %40 = load ptr, ptr %39, align 8
-  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.401")
+  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.402")
   store ptr %41, ptr %problem, align 8
   %42 = load ptr, ptr %problem, align 8
   %43 = icmp ne ptr %42, null
@@ -45765,7 +45927,7 @@ then7:                                            ; preds = %then4
   %51 = getelementptr %149, ptr %50, i32 0, i32 3
   %52 = getelementptr [512 x i8], ptr %51, i32 0, i32 0
   %53 = getelementptr i8, ptr %52, i64 0
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.402")
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.403")
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %149, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
@@ -45844,7 +46006,7 @@ then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %163, ptr %33, i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
-  %36 = call ptr @"$Problems.next"(ptr %32, i32 2, ptr %35, ptr @"$string.126")
+  %36 = call ptr @"$Problems.next"(ptr %32, i32 2, ptr %35, ptr @"$string.127")
   store ptr %36, ptr %problem, align 8
   %37 = load ptr, ptr %problem, align 8
   %38 = icmp ne ptr %37, null
@@ -45857,7 +46019,7 @@ then3:                                            ; preds = %then
   %42 = getelementptr %149, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 512, ptr @"$string.173")
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 512, ptr @"$string.174")
   %46 = load ptr, ptr %problem, align 8
   %47 = getelementptr %149, ptr %46, i32 0, i32 3
   %48 = getelementptr [512 x i8], ptr %47, i32 0, i32 0
@@ -45913,7 +46075,7 @@ then10:                                           ; preds = %then6
   %74 = getelementptr %149, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
   %76 = getelementptr i8, ptr %75, i64 0
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.403")
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.404")
   %78 = load ptr, ptr %problem8, align 8
   %79 = getelementptr %149, ptr %78, i32 0, i32 3
   %80 = getelementptr [512 x i8], ptr %79, i32 0, i32 0
@@ -45969,7 +46131,7 @@ then18:                                           ; preds = %then14
   %107 = getelementptr %126, ptr %106, i32 0, i32 0
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.404", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.405", ptr %109)
   %111 = load ptr, ptr %problem16, align 8
   %112 = getelementptr %149, ptr %111, i32 0, i32 3
   %113 = getelementptr [512 x i8], ptr %112, i32 0, i32 0
@@ -46028,7 +46190,7 @@ merge21:                                          ; preds = %else23, %dead25
   %132 = getelementptr %163, ptr %131, i32 0, i32 2
   %133 = load ptr, ptr %132, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %view, i64 112, i1 false)
-  %134 = call zeroext i1 @"$Vector.push.439"(ptr %133, ptr byval(%166) %3)
+  %134 = call zeroext i1 @"$Vector.push.440"(ptr %133, ptr byval(%166) %3)
   %135 = zext i1 %134 to i8
   %136 = trunc i8 %135 to i1
   br i1 %136, label %else28, label %then27
@@ -46055,7 +46217,7 @@ then31:                                           ; preds = %then27
   %151 = getelementptr %149, ptr %150, i32 0, i32 3
   %152 = getelementptr [512 x i8], ptr %151, i32 0, i32 0
   %153 = getelementptr i8, ptr %152, i64 0
-  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 512, ptr @"$string.173")
+  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 512, ptr @"$string.174")
   %155 = load ptr, ptr %problem29, align 8
   %156 = getelementptr %149, ptr %155, i32 0, i32 3
   %157 = getelementptr [512 x i8], ptr %156, i32 0, i32 0
@@ -46101,7 +46263,7 @@ entry:
   %7 = getelementptr %163, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %entry1, align 8
-  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.257")
+  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.258")
   store ptr %10, ptr %node, align 8
   %11 = load ptr, ptr %node, align 8
   %12 = icmp eq ptr %11, null
@@ -46141,7 +46303,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %149, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.405")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.406")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %149, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -46214,7 +46376,7 @@ then10:                                           ; preds = %then6
   %84 = getelementptr %126, ptr %83, i32 0, i32 7
   %85 = getelementptr %58, ptr %84, i32 0, i32 0
   %86 = load ptr, ptr %85, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.422", i32 %82, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.423", i32 %82, ptr %86)
   %88 = load ptr, ptr %problem8, align 8
   %89 = getelementptr %149, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -46270,7 +46432,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.406")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.407")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -46290,7 +46452,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.407")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.408")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -46310,7 +46472,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.408")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.409")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -46330,7 +46492,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.409")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.410")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -46350,7 +46512,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.410")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.411")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -46370,7 +46532,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.411")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.412")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -46390,7 +46552,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.412")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.413")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -46410,7 +46572,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.413")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.414")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -46430,7 +46592,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.414")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.415")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -46450,7 +46612,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.415")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.416")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -46470,7 +46632,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.416")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.417")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -46490,7 +46652,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.417")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.418")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -46510,7 +46672,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.418")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.419")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -46530,7 +46692,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.419")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.420")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -46550,7 +46712,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.420")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.421")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -46570,7 +46732,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.421")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.422")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -46612,7 +46774,7 @@ entry:
   %7 = getelementptr %163, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %entry1, align 8
-  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.423")
+  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.424")
   store ptr %10, ptr %node, align 8
   %11 = load ptr, ptr %node, align 8
   %12 = icmp eq ptr %11, null
@@ -46652,7 +46814,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %149, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.424")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.425")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %149, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -46708,7 +46870,7 @@ then10:                                           ; preds = %then6
   %69 = load ptr, ptr %node, align 8
   %70 = getelementptr %126, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.425", i32 %71, i32 8)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.426", i32 %71, i32 8)
   %73 = load ptr, ptr %problem8, align 8
   %74 = getelementptr %149, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
@@ -46817,7 +46979,7 @@ then22:                                           ; preds = %then15
   %135 = load ptr, ptr %view, align 8
   %136 = getelementptr %166, ptr %135, i32 0, i32 2
   %137 = load i32, ptr %136, align 4
-  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.426", i32 %137)
+  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.427", i32 %137)
   %139 = load ptr, ptr %problem20, align 8
   %140 = getelementptr %149, ptr %139, i32 0, i32 3
   %141 = getelementptr [512 x i8], ptr %140, i32 0, i32 0
@@ -46898,7 +47060,7 @@ entry:
   %6 = getelementptr %163, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %entry1, align 8
-  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.427")
+  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.428")
   store ptr %9, ptr %node, align 8
   %10 = load ptr, ptr %node, align 8
   %11 = icmp eq ptr %10, null
@@ -46947,7 +47109,7 @@ then4:                                            ; preds = %then
   %41 = getelementptr %149, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.428")
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.429")
   %45 = load ptr, ptr %problem, align 8
   %46 = getelementptr %149, ptr %45, i32 0, i32 3
   %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
@@ -47017,7 +47179,7 @@ then12:                                           ; preds = %then7
   %83 = getelementptr %149, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.429")
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.430")
   %87 = load ptr, ptr %problem10, align 8
   %88 = getelementptr %149, ptr %87, i32 0, i32 3
   %89 = getelementptr [512 x i8], ptr %88, i32 0, i32 0
@@ -47159,7 +47321,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load i64, ptr %first, align 8
   %37 = load i64, ptr %last, align 8
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.430", i64 %36, i64 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.431", i64 %36, i64 %37)
   %39 = load ptr, ptr %problem, align 8
   %40 = getelementptr %149, ptr %39, i32 0, i32 3
   %41 = getelementptr [512 x i8], ptr %40, i32 0, i32 0
@@ -47218,7 +47380,7 @@ then9:                                            ; preds = %then5
   %71 = load ptr, ptr %self, align 8
   %72 = getelementptr %163, ptr %71, i32 0, i32 9
   %73 = load i64, ptr %72, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.431", i64 %69, i64 %70, i64 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.432", i64 %69, i64 %70, i64 %73)
   %75 = load ptr, ptr %problem7, align 8
   %76 = getelementptr %149, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
@@ -47245,7 +47407,7 @@ merge4:                                           ; preds = %else6, %dead11
   %82 = load ptr, ptr %view, align 8
   %83 = getelementptr %166, ptr %82, i32 0, i32 1
   %84 = load i32, ptr %83, align 4
-  %85 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %84)
+  %85 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %84)
   %86 = mul i64 %81, %85
   store i64 %86, ptr %expected, align 8
   %87 = load i64, ptr %last, align 8
@@ -47293,11 +47455,11 @@ then17:                                           ; preds = %then13
   %121 = load ptr, ptr %view, align 8
   %122 = getelementptr %166, ptr %121, i32 0, i32 1
   %123 = load i32, ptr %122, align 4
-  %124 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %123)
+  %124 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %123)
   %125 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %126 = getelementptr i8, ptr %125, i64 0
   %127 = load i64, ptr %expected, align 8
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.436", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.437", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
   %129 = load ptr, ptr %problem15, align 8
   %130 = getelementptr %149, ptr %129, i32 0, i32 3
   %131 = getelementptr [512 x i8], ptr %130, i32 0, i32 0
@@ -47323,7 +47485,7 @@ merge12:                                          ; preds = %else14, %dead19
   %135 = load ptr, ptr %view, align 8
   %136 = getelementptr %166, ptr %135, i32 0, i32 1
   %137 = load i32, ptr %136, align 4
-  %138 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %137)
+  %138 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %137)
   %139 = srem i64 %134, %138
   %140 = icmp ne i64 %139, 0
   %141 = zext i1 %140 to i8
@@ -47357,8 +47519,8 @@ then25:                                           ; preds = %then21
   %162 = load ptr, ptr %view, align 8
   %163 = getelementptr %166, ptr %162, i32 0, i32 1
   %164 = load i32, ptr %163, align 4
-  %165 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %164)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.438", i64 %161, ptr %165)
+  %165 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %164)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.439", i64 %161, ptr %165)
   %167 = load ptr, ptr %problem23, align 8
   %168 = getelementptr %149, ptr %167, i32 0, i32 3
   %169 = getelementptr [512 x i8], ptr %168, i32 0, i32 0
@@ -47444,7 +47606,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.432")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.433")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -47463,7 +47625,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.433", ptr %separator, align 8
+  store ptr @"$string.434", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -47471,7 +47633,7 @@ forbody:                                          ; preds = %forcond
   br i1 %19, label %then, label %else
 
 then:                                             ; preds = %forbody
-  store ptr @"$string.126", ptr %separator, align 8
+  store ptr @"$string.127", ptr %separator, align 8
   br label %merge1
 
 else:                                             ; preds = %forbody
@@ -47501,7 +47663,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.434", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.435", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -47530,7 +47692,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.435")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.436")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -47540,7 +47702,7 @@ merge5:                                           ; preds = %else7, %then6
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).437"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).438"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -47551,7 +47713,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.406"
+  ret ptr @"$string.407"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -47567,7 +47729,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.407"
+  ret ptr @"$string.408"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -47583,7 +47745,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.408"
+  ret ptr @"$string.409"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -47599,7 +47761,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.409"
+  ret ptr @"$string.410"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -47615,7 +47777,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.410"
+  ret ptr @"$string.411"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -47631,7 +47793,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.411"
+  ret ptr @"$string.412"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -47647,7 +47809,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.412"
+  ret ptr @"$string.413"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -47663,7 +47825,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.413"
+  ret ptr @"$string.414"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -47679,7 +47841,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.414"
+  ret ptr @"$string.415"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -47695,7 +47857,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.415"
+  ret ptr @"$string.416"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -47711,7 +47873,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.416"
+  ret ptr @"$string.417"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -47727,7 +47889,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.417"
+  ret ptr @"$string.418"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -47743,7 +47905,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.418"
+  ret ptr @"$string.419"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -47759,7 +47921,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.419"
+  ret ptr @"$string.420"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -47775,7 +47937,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.420"
+  ret ptr @"$string.421"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -47791,7 +47953,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.421"
+  ret ptr @"$string.422"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -47800,13 +47962,13 @@ else59:                                           ; preds = %merge53
   br label %merge57
 
 merge57:                                          ; preds = %else59, %dead60
-  ret ptr @"$string.204"
+  ret ptr @"$string.205"
 
 dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.439"(ptr %0, ptr byval(%166) %1) {
+define internal zeroext i1 @"$Vector.push.440"(ptr %0, ptr byval(%166) %1) {
 entry:
   %value = alloca %166, align 8
   %self = alloca ptr, align 8
@@ -47817,7 +47979,7 @@ entry:
   %4 = getelementptr %24, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.440"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.441"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -47853,7 +48015,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.440"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.441"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -48007,7 +48169,7 @@ merge:                                            ; preds = %else, %then
   %30 = getelementptr %163, ptr %29, i32 0, i32 8
   %31 = load i64, ptr %30, align 8
   store i64 %31, ptr %covered, align 8
-  store ptr @"$string.126", ptr %previous, align 8
+  store ptr @"$string.127", ptr %previous, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %163, ptr %32, i32 0, i32 7
   %34 = load i64, ptr %33, align 8
@@ -48033,7 +48195,7 @@ forbody:                                          ; preds = %forcond
   %47 = getelementptr %163, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = load i64, ptr %i, align 8
-  %50 = call ptr @"$Vector.at.441"(ptr %48, i64 %49)
+  %50 = call ptr @"$Vector.at.442"(ptr %48, i64 %49)
   store ptr %50, ptr %view, align 8
   %51 = load ptr, ptr %view, align 8
   %52 = getelementptr %166, ptr %51, i32 0, i32 6
@@ -48086,7 +48248,7 @@ then6:                                            ; preds = %then3
   %92 = load i64, ptr %91, align 8
   %93 = add i64 %89, %92
   %94 = load ptr, ptr %previous, align 8
-  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.442", i64 %82, i64 %93, ptr %94)
+  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.443", i64 %82, i64 %93, ptr %94)
   %96 = load ptr, ptr %problem, align 8
   %97 = getelementptr %149, ptr %96, i32 0, i32 3
   %98 = getelementptr [512 x i8], ptr %97, i32 0, i32 0
@@ -48145,7 +48307,7 @@ then13:                                           ; preds = %then9
   %128 = load i64, ptr %127, align 8
   %129 = load i64, ptr %covered, align 8
   %130 = sub i64 %128, %129
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.443", i64 %130)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.444", i64 %130)
   %132 = load ptr, ptr %problem11, align 8
   %133 = getelementptr %149, ptr %132, i32 0, i32 3
   %134 = getelementptr [512 x i8], ptr %133, i32 0, i32 0
@@ -48201,7 +48363,7 @@ then17:                                           ; preds = %merge1
   %159 = load ptr, ptr %self, align 8
   %160 = getelementptr %163, ptr %159, i32 0, i32 4
   %161 = load ptr, ptr %160, align 8
-  %162 = call ptr @"$Problems.next"(ptr %158, i32 2, ptr %161, ptr @"$string.126")
+  %162 = call ptr @"$Problems.next"(ptr %158, i32 2, ptr %161, ptr @"$string.127")
   store ptr %162, ptr %problem19, align 8
   %163 = load ptr, ptr %problem19, align 8
   %164 = icmp ne ptr %163, null
@@ -48220,7 +48382,7 @@ then21:                                           ; preds = %then17
   %174 = load i64, ptr %173, align 8
   %175 = load i64, ptr %covered, align 8
   %176 = sub i64 %174, %175
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.444", i64 %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.445", i64 %176)
   %178 = load ptr, ptr %problem19, align 8
   %179 = getelementptr %149, ptr %178, i32 0, i32 3
   %180 = getelementptr [512 x i8], ptr %179, i32 0, i32 0
@@ -48336,7 +48498,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.441"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.442"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -48350,7 +48512,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -48434,7 +48596,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %22, ptr %25, i32 0, i32 4
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.441"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.442"(ptr %26, i64 %27)
   store ptr %28, ptr %view, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %view, align 8
@@ -48473,7 +48635,7 @@ then6:                                            ; preds = %then3
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %other, align 8
   %57 = call ptr @"$Checkpoint.file_of"(ptr %55, ptr %56)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.445", ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.446", ptr %57)
   %59 = load ptr, ptr %problem, align 8
   %60 = getelementptr %149, ptr %59, i32 0, i32 3
   %61 = getelementptr [512 x i8], ptr %60, i32 0, i32 0
@@ -48571,7 +48733,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.441"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.442"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -48590,7 +48752,7 @@ entry:
   %5 = getelementptr %166, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.381"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.382"(ptr %3, i64 %7)
   %9 = getelementptr %153, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -48658,7 +48820,7 @@ forbody:                                          ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %22, ptr %28, i32 0, i32 4
   %30 = load i64, ptr %i, align 8
-  %31 = call ptr @"$Vector.at.441"(ptr %29, i64 %30)
+  %31 = call ptr @"$Vector.at.442"(ptr %29, i64 %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
   %33 = getelementptr %166, ptr %32, i32 0, i32 8
@@ -48688,7 +48850,7 @@ then5:                                            ; preds = %then
   %50 = getelementptr %149, ptr %49, i32 0, i32 3
   %51 = getelementptr [512 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.448")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.449")
   %54 = load ptr, ptr %problem, align 8
   %55 = getelementptr %149, ptr %54, i32 0, i32 3
   %56 = getelementptr [512 x i8], ptr %55, i32 0, i32 0
@@ -48751,7 +48913,7 @@ entry:
   %20 = getelementptr %22, ptr %19, i32 0, i32 2
   %21 = load i32, ptr %shard_index, align 4
   %22 = sext i32 %21 to i64
-  %23 = call ptr @"$Vector.at.381"(ptr %20, i64 %22)
+  %23 = call ptr @"$Vector.at.382"(ptr %20, i64 %22)
   store ptr %23, ptr %shard, align 8
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %22, ptr %24, i32 0, i32 5
@@ -48793,7 +48955,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %22, ptr %50, i32 0, i32 6
   %52 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %53 = getelementptr i8, ptr %52, i64 0
-  %54 = call ptr @"$Problems.next"(ptr %51, i32 2, ptr @"$string.155", ptr %53)
+  %54 = call ptr @"$Problems.next"(ptr %51, i32 2, ptr @"$string.156", ptr %53)
   store ptr %54, ptr %problem, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = icmp ne ptr %55, null
@@ -48809,7 +48971,7 @@ then6:                                            ; preds = %then3
   %63 = load ptr, ptr %shard, align 8
   %64 = getelementptr %153, ptr %63, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.446", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.447", ptr %65)
   %67 = load ptr, ptr %problem, align 8
   %68 = getelementptr %149, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -48843,7 +49005,7 @@ merge:                                            ; preds = %else, %dead
   %75 = load ptr, ptr %index, align 8
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call ptr @"$Vector.at.441"(ptr %74, i64 %77)
+  %78 = call ptr @"$Vector.at.442"(ptr %74, i64 %77)
   store ptr %78, ptr %view, align 8
   %79 = load ptr, ptr %view, align 8
   %80 = getelementptr %166, ptr %79, i32 0, i32 8
@@ -48862,7 +49024,7 @@ then9:                                            ; preds = %merge
   %89 = getelementptr %22, ptr %88, i32 0, i32 6
   %90 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %91 = getelementptr i8, ptr %90, i64 0
-  %92 = call ptr @"$Problems.next"(ptr %89, i32 2, ptr @"$string.155", ptr %91)
+  %92 = call ptr @"$Problems.next"(ptr %89, i32 2, ptr @"$string.156", ptr %91)
   store ptr %92, ptr %problem11, align 8
   %93 = load ptr, ptr %problem11, align 8
   %94 = icmp ne ptr %93, null
@@ -48881,7 +49043,7 @@ then13:                                           ; preds = %then9
   %104 = load ptr, ptr %self, align 8
   %105 = load ptr, ptr %view, align 8
   %106 = call ptr @"$Checkpoint.file_of"(ptr %104, ptr %105)
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.447", ptr %103, ptr %106)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.448", ptr %103, ptr %106)
   %108 = load ptr, ptr %problem11, align 8
   %109 = getelementptr %149, ptr %108, i32 0, i32 3
   %110 = getelementptr [512 x i8], ptr %109, i32 0, i32 0
@@ -48912,7 +49074,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.156")
+  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.157")
   store { i64, i64 } %5, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %6 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -48993,7 +49155,7 @@ forbody:                                          ; preds = %forcond
   %26 = load ptr, ptr %25, align 8
   %27 = getelementptr %19, ptr %26, i32 0, i32 0
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.370"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.371"(ptr %27, i64 %28)
   store ptr %29, ptr %module, align 8
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %148, ptr %30, i32 0, i32 8
@@ -49045,7 +49207,7 @@ forbody4:                                         ; preds = %forcond3
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %22, ptr %55, i32 0, i32 4
   %57 = load i64, ptr %i2, align 8
-  %58 = call ptr @"$Vector.at.441"(ptr %56, i64 %57)
+  %58 = call ptr @"$Vector.at.442"(ptr %56, i64 %57)
   call void @"$Validator.account"(ptr %52, ptr %58)
   %59 = load %4, ptr %1, align 1
   %60 = add i64 %46, 1
@@ -49077,7 +49239,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.454")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.455")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %148, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -49099,7 +49261,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.455")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.456")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %148, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -49228,7 +49390,7 @@ then4:                                            ; preds = %then1
   %33 = getelementptr %149, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.450")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.451")
   %37 = load ptr, ptr %problem, align 8
   %38 = getelementptr %149, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
@@ -49274,7 +49436,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %151, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.381"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.382"(ptr %13, i64 0)
   %15 = getelementptr %153, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -49286,7 +49448,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.155"
+  ret ptr @"$string.156"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -49429,7 +49591,7 @@ then11:                                           ; preds = %then8
   %84 = load i64, ptr %rows, align 8
   %85 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %86 = getelementptr i8, ptr %85, i64 0
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.451", i64 %84, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.452", i64 %84, ptr %86)
   %88 = load ptr, ptr %problem, align 8
   %89 = getelementptr %149, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -49474,7 +49636,7 @@ then15:                                           ; preds = %else9
   %115 = load i64, ptr %columns, align 8
   %116 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %117 = getelementptr i8, ptr %116, i64 0
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.452", i64 %114, i64 %115, ptr %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.453", i64 %114, i64 %115, ptr %117)
   %119 = load ptr, ptr %problem13, align 8
   %120 = getelementptr %149, ptr %119, i32 0, i32 3
   %121 = getelementptr [512 x i8], ptr %120, i32 0, i32 0
@@ -49559,8 +49721,8 @@ then2:                                            ; preds = %merge
   %36 = load ptr, ptr %view, align 8
   %37 = getelementptr %166, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %38)
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.453", ptr %39)
+  %39 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %38)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.454", ptr %39)
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %149, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -49592,7 +49754,7 @@ entry:
   %5 = getelementptr %148, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.103", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.104", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -49615,7 +49777,7 @@ entry:
   %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = load ptr, ptr %module, align 8
-  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.454")
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.455")
   %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
   store ptr %9, ptr %view, align 8
   %10 = load ptr, ptr %view, align 8
@@ -49717,7 +49879,7 @@ then6:                                            ; preds = %merge
   %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %68 = getelementptr i8, ptr %67, i64 0
   %69 = load ptr, ptr %module, align 8
-  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.461")
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.462")
   %71 = load ptr, ptr %module, align 8
   %72 = getelementptr %148, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %72, align 4
@@ -49740,7 +49902,7 @@ then9:                                            ; preds = %merge5
   %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = load ptr, ptr %module, align 8
-  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.462")
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.463")
   %85 = load ptr, ptr %module, align 8
   %86 = getelementptr %148, ptr %85, i32 0, i32 4
   %87 = load i32, ptr %86, align 4
@@ -49818,7 +49980,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %149, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.456")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.457")
   %42 = load ptr, ptr %problem, align 8
   %43 = getelementptr %149, ptr %42, i32 0, i32 3
   %44 = getelementptr [512 x i8], ptr %43, i32 0, i32 0
@@ -49876,7 +50038,7 @@ then10:                                           ; preds = %then5
   %70 = load ptr, ptr %module, align 8
   %71 = getelementptr %148, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.457", ptr %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.458", ptr %72)
   %74 = load ptr, ptr %problem8, align 8
   %75 = getelementptr %149, ptr %74, i32 0, i32 3
   %76 = getelementptr [512 x i8], ptr %75, i32 0, i32 0
@@ -49934,11 +50096,11 @@ then19:                                           ; preds = %then14
   %102 = load ptr, ptr %view, align 8
   %103 = getelementptr %166, ptr %102, i32 0, i32 1
   %104 = load i32, ptr %103, align 4
-  %105 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %104)
+  %105 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %104)
   %106 = load ptr, ptr %module, align 8
   %107 = getelementptr %148, ptr %106, i32 0, i32 0
   %108 = load ptr, ptr %107, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.458", ptr %105, ptr %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.459", ptr %105, ptr %108)
   %110 = load ptr, ptr %problem17, align 8
   %111 = getelementptr %149, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -50043,14 +50205,14 @@ then4:                                            ; preds = %then1
   %52 = load ptr, ptr %view, align 8
   %53 = getelementptr %166, ptr %52, i32 0, i32 1
   %54 = load i32, ptr %53, align 4
-  %55 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %54)
+  %55 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %54)
   %56 = load ptr, ptr %module, align 8
   %57 = getelementptr %148, ptr %56, i32 0, i32 2
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %known, align 8
   %60 = load i32, ptr %59, align 4
-  %61 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %60)
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.459", ptr %55, i32 %58, ptr %61)
+  %61 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %60)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.460", ptr %55, i32 %58, ptr %61)
   %63 = load ptr, ptr %problem, align 8
   %64 = getelementptr %149, ptr %63, i32 0, i32 3
   %65 = getelementptr [512 x i8], ptr %64, i32 0, i32 0
@@ -50146,13 +50308,13 @@ then3:                                            ; preds = %then
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %166, ptr %50, i32 0, i32 1
   %52 = load i32, ptr %51, align 4
-  %53 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %52)
+  %53 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %52)
   %54 = load ptr, ptr %module, align 8
   %55 = getelementptr %148, ptr %54, i32 0, i32 2
   %56 = load i32, ptr %55, align 4
   %57 = load i32, ptr %inner, align 4
-  %58 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %57)
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.460", ptr %53, i32 %56, ptr %58)
+  %58 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %57)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.461", ptr %53, i32 %56, ptr %58)
   %60 = load ptr, ptr %problem, align 8
   %61 = getelementptr %149, ptr %60, i32 0, i32 3
   %62 = getelementptr [512 x i8], ptr %61, i32 0, i32 0
@@ -50233,7 +50395,7 @@ forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %31, align 8
   %33 = load i32, ptr %layer, align 4
   %34 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %32, i32 %33)
-  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.467")
+  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.468")
   %35 = load %4, ptr %2, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load i32, ptr %layer, align 4
@@ -50241,8 +50403,8 @@ forbody:                                          ; preds = %forcond
   %39 = getelementptr %151, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = load i32, ptr %layer, align 4
-  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).468"(ptr %40, i32 %41)
-  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.471")
+  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %40, i32 %41)
+  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.472")
   %43 = load %4, ptr %1, align 1
   %44 = add i32 %22, 1
   store i32 %44, ptr %layer, align 4
@@ -50264,7 +50426,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.463", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.464", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -50290,7 +50452,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.464", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.465", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -50358,7 +50520,7 @@ then2:                                            ; preds = %then
   %19 = getelementptr i8, ptr %18, i64 0
   %20 = load i32, ptr %layer, align 4
   %21 = load ptr, ptr %name, align 8
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.465", i32 %20, ptr %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.466", i32 %20, ptr %21)
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %151, ptr %23, i32 0, i32 2
   %25 = load ptr, ptr %24, align 8
@@ -50380,7 +50542,7 @@ then5:                                            ; preds = %then2
   %37 = getelementptr %149, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.450")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.451")
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %149, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -50476,7 +50638,7 @@ then12:                                           ; preds = %then8
   %98 = load i32, ptr %97, align 4
   %99 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %100 = getelementptr i8, ptr %99, i64 0
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.466", i32 %98, ptr %100)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.467", i32 %98, ptr %100)
   %102 = load ptr, ptr %problem10, align 8
   %103 = getelementptr %149, ptr %102, i32 0, i32 3
   %104 = getelementptr [512 x i8], ptr %103, i32 0, i32 0
@@ -50498,7 +50660,7 @@ merge7:                                           ; preds = %else9, %merge11
   ret void
 }
 
-define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).468"(ptr %0, i32 %1) {
+define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %0, i32 %1) {
 entry:
   %view1 = alloca ptr, align 8
   %view = alloca ptr, align 8
@@ -50510,7 +50672,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.469", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.470", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -50536,7 +50698,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.470", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.471", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -50620,7 +50782,7 @@ then5:                                            ; preds = %else3
   %32 = getelementptr %149, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.474")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.475")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %149, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -50744,7 +50906,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %166, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.473")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.474")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -50771,7 +50933,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.472", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.473", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -50878,7 +51040,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.475")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.476")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -51035,7 +51197,7 @@ forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %22, align 8
   %24 = getelementptr %19, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.370"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.371"(ptr %24, i64 %25)
   store ptr %26, ptr %module, align 8
   %27 = load ptr, ptr %module, align 8
   %28 = getelementptr %148, ptr %27, i32 0, i32 7
@@ -51050,7 +51212,7 @@ then3:                                            ; preds = %and.lhs.true
   %34 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load ptr, ptr %module, align 8
-  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.461")
+  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.462")
   %38 = call ptr @"$Checkpoint.find"(ptr %33, ptr %37)
   store ptr %38, ptr %view, align 8
   %39 = load ptr, ptr %view, align 8
@@ -51127,7 +51289,7 @@ forbody:                                          ; preds = %forcond
   %20 = getelementptr %151, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load i32, ptr %layer, align 4
-  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).468"(ptr %21, i32 %22)
+  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %21, i32 %22)
   %24 = getelementptr [2 x ptr], ptr %2, i32 0, i32 0
   store ptr %18, ptr %24, align 8
   %25 = getelementptr [2 x ptr], ptr %2, i32 0, i32 1
@@ -51232,7 +51394,7 @@ then1:                                            ; preds = %else
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %view, align 8
   %26 = call i64 @"$TensorView.num_elements"(ptr %25)
-  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).476"(ptr %24, i64 %26, ptr %is_finite)
+  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).477"(ptr %24, i64 %26, ptr %is_finite)
   store i64 %27, ptr %index, align 8
   br label %merge
 
@@ -51257,13 +51419,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.477", ptr %wanted, align 8
+  store ptr @"$string.478", ptr %wanted, align 8
   %33 = load i8, ptr %is_finite, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.478", ptr %wanted, align 8
+  store ptr @"$string.479", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -51300,7 +51462,7 @@ then10:                                           ; preds = %merge6
   %58 = load i64, ptr %index, align 8
   %59 = call double @"$value_at"(ptr %57, i64 %58)
   %60 = load ptr, ptr %wanted, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.479", i64 %56, double %59, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.480", i64 %56, double %59, ptr %60)
   %62 = load ptr, ptr %problem, align 8
   %63 = getelementptr %149, ptr %62, i32 0, i32 3
   %64 = getelementptr [512 x i8], ptr %63, i32 0, i32 0
@@ -51403,7 +51565,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).476"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).477"(ptr %0, i64 %1, ptr %2) {
 entry:
   %bits = alloca i16, align 2
   %i = alloca i64, align 8
@@ -51551,12 +51713,12 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %151, ptr %3, i32 0, i32 2
   %5 = load ptr, ptr %4, align 8
-  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.473")
+  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.474")
   store ptr %6, ptr %head, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %151, ptr %7, i32 0, i32 2
   %9 = load ptr, ptr %8, align 8
-  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.480")
+  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.481")
   store ptr %10, ptr %table, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %151, ptr %11, i32 0, i32 0
@@ -51659,7 +51821,7 @@ then8:                                            ; preds = %then3
   %78 = load ptr, ptr %table, align 8
   %79 = getelementptr %166, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.481", ptr %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.482", ptr %80)
   %82 = load ptr, ptr %problem, align 8
   %83 = getelementptr %149, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
@@ -51709,7 +51871,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.381"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.382"(ptr %13, i64 %14)
   store ptr %15, ptr %shard, align 8
   %16 = load ptr, ptr %shard, align 8
   %17 = getelementptr %153, ptr %16, i32 0, i32 1
@@ -51724,7 +51886,7 @@ then:                                             ; preds = %forbody
   %23 = load ptr, ptr %shard, align 8
   %24 = getelementptr %153, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
-  %26 = call ptr @"$Problems.next"(ptr %22, i32 6, ptr %25, ptr @"$string.126")
+  %26 = call ptr @"$Problems.next"(ptr %22, i32 6, ptr %25, ptr @"$string.127")
   store ptr %26, ptr %problem, align 8
   %27 = load ptr, ptr %problem, align 8
   %28 = icmp ne ptr %27, null
@@ -51737,7 +51899,7 @@ then3:                                            ; preds = %then
   %32 = getelementptr %149, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.482")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.483")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %149, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -51820,7 +51982,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %9, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.483", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.484", ptr %19)
   %20 = load %4, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -51828,7 +51990,7 @@ entry:
   %24 = getelementptr %11, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.484", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.485", ptr %26)
   %27 = load %4, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -51836,31 +51998,31 @@ entry:
   %31 = getelementptr %11, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.485", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.486", i64 %33)
   %34 = load %4, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %9, ptr %36, i32 0, i32 10
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.486", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.487", i64 %38)
   %39 = load %4, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %9, ptr %41, i32 0, i32 11
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.487", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.488", i64 %43)
   %44 = load %4, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %9, ptr %46, i32 0, i32 12
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.488", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.489", i64 %48)
   %49 = load %4, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %9, ptr %51, i32 0, i32 13
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.489", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.490", i64 %53)
   %54 = load %4, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -51897,7 +52059,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.490")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.491")
   %11 = load %4, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -51924,7 +52086,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %9, ptr %25, i32 0, i32 7
   %27 = getelementptr %22, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.381"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.382"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -51933,21 +52095,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %153, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.491", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.492", ptr %35)
   %36 = load %4, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %153, ptr %38, i32 0, i32 1
   %40 = getelementptr %154, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.492", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.493", i64 %41)
   %42 = load %4, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %153, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.493", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.494", i64 %47)
   %48 = load %4, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -52000,7 +52162,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.494")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.495")
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -52027,7 +52189,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %9, ptr %22, i32 0, i32 7
   %24 = getelementptr %22, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.441"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.442"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -52072,7 +52234,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %9, ptr %51, i32 0, i32 5
   %53 = getelementptr %19, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.370"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.371"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %9, ptr %56, i32 0, i32 3
   %58 = getelementptr %11, ptr %57, i32 0, i32 15
@@ -52124,17 +52286,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.495", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.496", ptr %20)
   %21 = load %4, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %166, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %25)
-  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.257", ptr %26)
+  %26 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %25)
+  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.258", ptr %26)
   %27 = load %4, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.423")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.424")
   %29 = load %4, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -52177,24 +52339,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %166, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.492", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.493", i64 %56)
   %57 = load %4, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.491", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.492", ptr %59)
   %60 = load %4, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %166, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.496", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.497", i64 %64)
   %65 = load %4, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %166, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.497", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.498", i1 zeroext %70)
   %71 = load %4, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -52245,14 +52407,14 @@ entry:
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %113, ptr %10, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.195")
+  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.196")
   %12 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %113, ptr %13, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.196")
+  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.197")
   %15 = load %4, ptr %2, align 1
   br label %merge
 
@@ -52285,7 +52447,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.454", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.455", i32 %16, i32 1, i64 1)
   %17 = load %4, ptr %7, align 1
   br label %merge
 
@@ -52301,7 +52463,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.455", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.456", i32 0, i32 1, i64 1)
   %26 = load %4, ptr %6, align 1
   br label %merge
 
@@ -52315,7 +52477,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %148, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.454", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.455", i32 %31, i32 2, i64 %35)
   %36 = load %4, ptr %5, align 1
   br label %merge
 
@@ -52329,7 +52491,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.461", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.462", i32 0, i32 2, i64 1)
   %43 = load %4, ptr %4, align 1
   br label %merge3
 
@@ -52347,7 +52509,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.462", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.463", i32 %50, i32 1, i64 1)
   %51 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -52382,7 +52544,7 @@ entry:
   %11 = getelementptr %148, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.103", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.104", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %166, ptr %view, i32 0, i32 0
@@ -52413,7 +52575,7 @@ entry:
   %37 = load i64, ptr %columns, align 8
   %38 = mul i64 %36, %37
   %39 = load i32, ptr %dtype, align 4
-  %40 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %39)
+  %40 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %39)
   %41 = mul i64 %38, %40
   %42 = getelementptr %166, ptr %view, i32 0, i32 5
   store i64 %41, ptr %42, align 8
@@ -52423,7 +52585,7 @@ entry:
   %46 = getelementptr %166, ptr %view, i32 0, i32 10
   store i8 %45, ptr %46, align 1
   %47 = load ptr, ptr %out, align 8
-  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.126")
+  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.127")
   %48 = load %4, ptr %6, align 1
   ret void
 }
@@ -52451,10 +52613,10 @@ entry:
   %14 = getelementptr %22, ptr %13, i32 0, i32 6
   %15 = getelementptr %27, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.498", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.499", i64 %16)
   %17 = load %4, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.499")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.500")
   %19 = load %4, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -52483,7 +52645,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %22, ptr %35, i32 0, i32 6
   %37 = getelementptr %27, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.500"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.501"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -52493,21 +52655,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %149, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.491", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.492", ptr %46)
   %47 = load %4, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %149, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.501", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.502", ptr %52)
   %53 = load %4, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %149, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.502", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.503", ptr %58)
   %59 = load %4, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -52523,7 +52685,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.500"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.501"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -52537,7 +52699,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -52622,7 +52784,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.503"(ptr %4)
+  call void @"$Vector.free.504"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -52631,7 +52793,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.503"(ptr %0) {
+define internal void @"$Vector.free.504"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -52643,7 +52805,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.146"(ptr %7)
+  call void @"$Vector.init.147"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -52698,7 +52860,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %13, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.336"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.337"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -52708,16 +52870,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %13, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.504"(ptr %21)
+  call void @"$Vector.free.505"(ptr %21)
   %22 = load %4, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %13, ptr %23, i32 0, i32 0
-  call void @"$Map.free.505"(ptr %24)
+  call void @"$Map.free.506"(ptr %24)
   %25 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.504"(ptr %0) {
+define internal void @"$Vector.free.505"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -52729,12 +52891,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.145"(ptr %7)
+  call void @"$Vector.init.146"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Map.free.505"(ptr %0) {
+define internal void @"$Map.free.506"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -52742,7 +52904,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %14, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.506"(ptr %4)
+  call void @"$Vector.free.507"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %14, ptr %6, i32 0, i32 2
@@ -52751,7 +52913,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.506"(ptr %0) {
+define internal void @"$Vector.free.507"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -52763,7 +52925,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.144"(ptr %7)
+  call void @"$Vector.init.145"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -52872,7 +53034,7 @@ then3:                                            ; preds = %then
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.125")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.126")
   %21 = load ptr, ptr %target1, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -52966,7 +53128,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr %5, ptr %13, i32 0, i32 0
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.507")
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.508")
   %18 = load ptr, ptr %target, align 8
   %19 = getelementptr %5, ptr %18, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -53014,7 +53176,7 @@ then9:                                            ; preds = %then5
   %39 = load ptr, ptr %given, align 8
   %40 = getelementptr %30, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.508", i32 %41, i32 152)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.509", i32 %41, i32 152)
   %43 = load ptr, ptr %target7, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -53366,7 +53528,7 @@ then2:                                            ; preds = %then
   %26 = load ptr, ptr %c, align 8
   %27 = getelementptr %11, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.509", i32 %22, ptr %25, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.510", i32 %22, ptr %25, i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -53477,7 +53639,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %directory, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.510", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.511", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -53522,7 +53684,7 @@ then10:                                           ; preds = %merge1
   %50 = getelementptr %5, ptr %described, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.27", ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.28", ptr %52)
   %54 = load ptr, ptr %target8, align 8
   %55 = getelementptr %5, ptr %54, i32 0, i32 0
   %56 = getelementptr [1024 x i8], ptr %55, i32 0, i32 0
@@ -53537,7 +53699,7 @@ else11:                                           ; preds = %merge1
 merge9:                                           ; preds = %else11, %then10
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %27, ptr %59, i32 0, i32 0
-  %61 = call ptr @"$Vector.at.500"(ptr %60, i64 0)
+  %61 = call ptr @"$Vector.at.501"(ptr %60, i64 0)
   %62 = getelementptr %149, ptr %61, i32 0, i32 0
   %63 = load i32, ptr %62, align 4
   ret i32 %63
@@ -53562,7 +53724,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.511", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.512", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -53584,7 +53746,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %27, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.512", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.513", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -53594,7 +53756,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.513", ptr %separator, align 8
+  store ptr @"$string.514", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %27, ptr %28, i32 0, i32 0
   %30 = getelementptr %28, ptr %29, i32 0, i32 1
@@ -53622,14 +53784,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %27, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.500"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.501"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.515", ptr %separator, align 8
+  store ptr @"$string.516", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -53675,7 +53837,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.513", ptr %colon, align 8
+  store ptr @"$string.514", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %149, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -53688,7 +53850,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %19, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.126", ptr %colon, align 8
+  store ptr @"$string.127", ptr %colon, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -53716,7 +53878,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %149, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.514", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.515", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -53853,7 +54015,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.126", ptr %9)
+  %10 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.127", ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -53881,7 +54043,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %17 = load ptr, ptr %chosen, align 8
-  %18 = call i32 @strcmp(ptr %17, ptr @"$string.136")
+  %18 = call i32 @strcmp(ptr %17, ptr @"$string.137")
   %19 = icmp eq i32 %18, 0
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
@@ -53889,7 +54051,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %22 = load ptr, ptr %kind, align 8
-  %23 = call ptr @strcpy(ptr %22, ptr @"$string.136")
+  %23 = call ptr @strcpy(ptr %22, ptr @"$string.137")
   ret i32 0
 
 dead7:                                            ; No predecessors!
@@ -53900,7 +54062,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead7
   %24 = load ptr, ptr %chosen, align 8
-  %25 = call i32 @strcmp(ptr %24, ptr @"$string.135")
+  %25 = call i32 @strcmp(ptr %24, ptr @"$string.136")
   %26 = icmp eq i32 %25, 0
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
@@ -53908,7 +54070,7 @@ merge4:                                           ; preds = %else6, %dead7
 
 then9:                                            ; preds = %merge4
   %29 = load ptr, ptr %kind, align 8
-  %30 = call ptr @strcpy(ptr %29, ptr @"$string.135")
+  %30 = call ptr @strcpy(ptr %29, ptr @"$string.136")
   ret i32 0
 
 dead11:                                           ; No predecessors!
@@ -53932,7 +54094,7 @@ then13:                                           ; preds = %merge8
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = load ptr, ptr %wanted, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.516", ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.517", ptr %40)
   %42 = load ptr, ptr %target, align 8
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -53963,7 +54125,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %wanted, align 8
-  %6 = call i32 @strcmp(ptr %5, ptr @"$string.124")
+  %6 = call i32 @strcmp(ptr %5, ptr @"$string.125")
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -54083,7 +54245,7 @@ merge:                                            ; preds = %else, %merge1
   %47 = getelementptr %7, ptr %46, i32 0, i32 2
   %48 = getelementptr [16 x i8], ptr %47, i32 0, i32 0
   %49 = getelementptr i8, ptr %48, i64 0
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.518", ptr %45, ptr %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.519", ptr %45, ptr %49)
   store i32 %50, ptr %written, align 4
   %51 = load i32, ptr %written, align 4
   %52 = icmp sge i32 %51, 4096
@@ -54105,7 +54267,7 @@ then8:                                            ; preds = %then5
   %61 = getelementptr %5, ptr %60, i32 0, i32 0
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.519", i32 4064)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.520", i32 4064)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -54140,7 +54302,7 @@ then12:                                           ; preds = %and.lhs.true
   %77 = getelementptr %7, ptr %76, i32 0, i32 2
   %78 = getelementptr [16 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.520", ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.521", ptr %79)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -54209,7 +54371,7 @@ then3:                                            ; preds = %then
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.517")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.518")
   %27 = load ptr, ptr %target1, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -54243,7 +54405,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %39 = load ptr, ptr %target, align 8
-  %40 = call ptr @strcpy(ptr %39, ptr @"$string.389")
+  %40 = call ptr @strcpy(ptr %39, ptr @"$string.390")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -54324,7 +54486,7 @@ entry:
   br i1 %10, label %else, label %then
 
 then:                                             ; preds = %entry
-  %11 = call ptr @"$gpus.open_driver"(ptr @"$string.126")
+  %11 = call ptr @"$gpus.open_driver"(ptr @"$string.127")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -54348,8 +54510,8 @@ merge:                                            ; preds = %else, %then
   br i1 %24, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.126", ptr %hint, align 8
-  store ptr @"$string.521", ptr %builds, align 8
+  store ptr @"$string.127", ptr %hint, align 8
+  store ptr @"$string.522", ptr %builds, align 8
   %25 = load ptr, ptr %self, align 8
   %26 = call zeroext i1 @"$Library.shares_memory"(ptr %25)
   %27 = zext i1 %26 to i8
@@ -54357,7 +54519,7 @@ then2:                                            ; preds = %merge
   br i1 %28, label %else6, label %then5
 
 then5:                                            ; preds = %then2
-  store ptr @"$string.522", ptr %builds, align 8
+  store ptr @"$string.523", ptr %builds, align 8
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -54369,7 +54531,7 @@ merge4:                                           ; preds = %else6, %then5
   br i1 %30, label %and.lhs.true, label %else9
 
 then8:                                            ; preds = %and.lhs.true
-  store ptr @"$string.523", ptr %hint, align 8
+  store ptr @"$string.524", ptr %hint, align 8
   br label %merge7
 
 else9:                                            ; preds = %and.lhs.true, %merge4
@@ -54403,7 +54565,7 @@ then11:                                           ; preds = %merge7
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = call ptr @dlerror()
   %50 = load ptr, ptr %builds, align 8
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.524", ptr %44, ptr %48, ptr %49, ptr %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.525", ptr %44, ptr %48, ptr %49, ptr %50)
   %52 = load ptr, ptr %target, align 8
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
@@ -54428,7 +54590,7 @@ merge1:                                           ; preds = %else3, %dead
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %7, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
-  %60 = call ptr @dlsym(ptr %59, ptr @"$string.525")
+  %60 = call ptr @dlsym(ptr %59, ptr @"$string.526")
   store ptr %60, ptr %symbol, align 8
   %61 = load ptr, ptr %symbol, align 8
   %62 = icmp eq ptr %61, null
@@ -54454,7 +54616,7 @@ then18:                                           ; preds = %then14
   %75 = getelementptr %7, ptr %74, i32 0, i32 3
   %76 = getelementptr [4096 x i8], ptr %75, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.526", ptr %77, ptr @"$string.525")
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.527", ptr %77, ptr @"$string.526")
   %79 = load ptr, ptr %target16, align 8
   %80 = getelementptr %5, ptr %79, i32 0, i32 0
   %81 = getelementptr [1024 x i8], ptr %80, i32 0, i32 0
@@ -54550,7 +54712,7 @@ then31:                                           ; preds = %then26
   %128 = getelementptr %7, ptr %127, i32 0, i32 3
   %129 = getelementptr [4096 x i8], ptr %128, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.527", ptr %130)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.528", ptr %130)
   %132 = load ptr, ptr %target29, align 8
   %133 = getelementptr %5, ptr %132, i32 0, i32 0
   %134 = getelementptr [1024 x i8], ptr %133, i32 0, i32 0
@@ -54586,7 +54748,7 @@ entry:
   %2 = getelementptr %7, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.136")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.137")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -54957,7 +55119,7 @@ then10:                                           ; preds = %then7
   %49 = load ptr, ptr %resolved, align 8
   %50 = getelementptr %30, ptr %49, i32 0, i32 24
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.552", i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.553", i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -55010,7 +55172,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.553")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.554")
   %80 = load ptr, ptr %target17, align 8
   %81 = getelementptr %5, ptr %80, i32 0, i32 0
   %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
@@ -55063,7 +55225,7 @@ then27:                                           ; preds = %then23
   %106 = load ptr, ptr %model, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 10
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.554", i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.555", i32 %105, i32 %108)
   %110 = load ptr, ptr %target25, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -55540,7 +55702,7 @@ then2:                                            ; preds = %then
   %48 = getelementptr %30, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.528", i64 %50, i64 0, i64 64)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.529", i64 %50, i64 0, i64 64)
   %52 = load ptr, ptr %target, align 8
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
@@ -55597,7 +55759,7 @@ then10:                                           ; preds = %then5
   %79 = getelementptr %30, ptr %78, i32 0, i32 5
   %80 = load i32, ptr %79, align 4
   %81 = sext i32 %80 to i64
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.529", i64 %81, i64 0, i64 65536)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.530", i64 %81, i64 0, i64 65536)
   %83 = load ptr, ptr %target8, align 8
   %84 = getelementptr %5, ptr %83, i32 0, i32 0
   %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
@@ -55654,7 +55816,7 @@ then19:                                           ; preds = %then14
   %110 = getelementptr %30, ptr %109, i32 0, i32 6
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.530", i64 %112, i64 0, i64 67108864)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.531", i64 %112, i64 0, i64 67108864)
   %114 = load ptr, ptr %target17, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -55711,7 +55873,7 @@ then28:                                           ; preds = %then23
   %141 = getelementptr %30, ptr %140, i32 0, i32 7
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %139, i64 1024, ptr @"$string.531", i64 %143, i64 1, i64 65536)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %139, i64 1024, ptr @"$string.532", i64 %143, i64 1, i64 65536)
   %145 = load ptr, ptr %target26, align 8
   %146 = getelementptr %5, ptr %145, i32 0, i32 0
   %147 = getelementptr [1024 x i8], ptr %146, i32 0, i32 0
@@ -55768,7 +55930,7 @@ then37:                                           ; preds = %then32
   %172 = getelementptr %30, ptr %171, i32 0, i32 8
   %173 = load i32, ptr %172, align 4
   %174 = sext i32 %173 to i64
-  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.532", i64 %174, i64 0, i64 1073741824)
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.533", i64 %174, i64 0, i64 1073741824)
   %176 = load ptr, ptr %target35, align 8
   %177 = getelementptr %5, ptr %176, i32 0, i32 0
   %178 = getelementptr [1024 x i8], ptr %177, i32 0, i32 0
@@ -55825,7 +55987,7 @@ then46:                                           ; preds = %then41
   %203 = getelementptr %30, ptr %202, i32 0, i32 9
   %204 = load i32, ptr %203, align 4
   %205 = sext i32 %204 to i64
-  %206 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %201, i64 1024, ptr @"$string.533", i64 %205, i64 0, i64 2)
+  %206 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %201, i64 1024, ptr @"$string.534", i64 %205, i64 0, i64 2)
   %207 = load ptr, ptr %target44, align 8
   %208 = getelementptr %5, ptr %207, i32 0, i32 0
   %209 = getelementptr [1024 x i8], ptr %208, i32 0, i32 0
@@ -55882,7 +56044,7 @@ then55:                                           ; preds = %then50
   %234 = getelementptr %30, ptr %233, i32 0, i32 10
   %235 = load i32, ptr %234, align 4
   %236 = sext i32 %235 to i64
-  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %232, i64 1024, ptr @"$string.534", i64 %236, i64 0, i64 4096)
+  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %232, i64 1024, ptr @"$string.535", i64 %236, i64 0, i64 4096)
   %238 = load ptr, ptr %target53, align 8
   %239 = getelementptr %5, ptr %238, i32 0, i32 0
   %240 = getelementptr [1024 x i8], ptr %239, i32 0, i32 0
@@ -55939,7 +56101,7 @@ then64:                                           ; preds = %then59
   %265 = getelementptr %30, ptr %264, i32 0, i32 11
   %266 = load i32, ptr %265, align 4
   %267 = sext i32 %266 to i64
-  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %263, i64 1024, ptr @"$string.535", i64 %267, i64 1, i64 1048576)
+  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %263, i64 1024, ptr @"$string.536", i64 %267, i64 1, i64 1048576)
   %269 = load ptr, ptr %target62, align 8
   %270 = getelementptr %5, ptr %269, i32 0, i32 0
   %271 = getelementptr [1024 x i8], ptr %270, i32 0, i32 0
@@ -55996,7 +56158,7 @@ then73:                                           ; preds = %then68
   %296 = getelementptr %30, ptr %295, i32 0, i32 12
   %297 = load i32, ptr %296, align 4
   %298 = sext i32 %297 to i64
-  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %294, i64 1024, ptr @"$string.536", i64 %298, i64 0, i64 67108864)
+  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %294, i64 1024, ptr @"$string.537", i64 %298, i64 0, i64 67108864)
   %300 = load ptr, ptr %target71, align 8
   %301 = getelementptr %5, ptr %300, i32 0, i32 0
   %302 = getelementptr [1024 x i8], ptr %301, i32 0, i32 0
@@ -56053,7 +56215,7 @@ then82:                                           ; preds = %then77
   %327 = getelementptr %30, ptr %326, i32 0, i32 13
   %328 = load i32, ptr %327, align 4
   %329 = sext i32 %328 to i64
-  %330 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %325, i64 1024, ptr @"$string.537", i64 %329, i64 1, i64 16777216)
+  %330 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %325, i64 1024, ptr @"$string.538", i64 %329, i64 1, i64 16777216)
   %331 = load ptr, ptr %target80, align 8
   %332 = getelementptr %5, ptr %331, i32 0, i32 0
   %333 = getelementptr [1024 x i8], ptr %332, i32 0, i32 0
@@ -56110,7 +56272,7 @@ then91:                                           ; preds = %then86
   %358 = getelementptr %30, ptr %357, i32 0, i32 14
   %359 = load i32, ptr %358, align 4
   %360 = sext i32 %359 to i64
-  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %356, i64 1024, ptr @"$string.538", i64 %360, i64 0, i64 1)
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %356, i64 1024, ptr @"$string.539", i64 %360, i64 0, i64 1)
   %362 = load ptr, ptr %target89, align 8
   %363 = getelementptr %5, ptr %362, i32 0, i32 0
   %364 = getelementptr [1024 x i8], ptr %363, i32 0, i32 0
@@ -56167,7 +56329,7 @@ then100:                                          ; preds = %then95
   %389 = getelementptr %30, ptr %388, i32 0, i32 15
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  %392 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %387, i64 1024, ptr @"$string.539", i64 %391, i64 -1, i64 2)
+  %392 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %387, i64 1024, ptr @"$string.540", i64 %391, i64 -1, i64 2)
   %393 = load ptr, ptr %target98, align 8
   %394 = getelementptr %5, ptr %393, i32 0, i32 0
   %395 = getelementptr [1024 x i8], ptr %394, i32 0, i32 0
@@ -56224,7 +56386,7 @@ then109:                                          ; preds = %then104
   %420 = getelementptr %30, ptr %419, i32 0, i32 16
   %421 = load i32, ptr %420, align 4
   %422 = sext i32 %421 to i64
-  %423 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %418, i64 1024, ptr @"$string.540", i64 %422, i64 0, i64 65536)
+  %423 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %418, i64 1024, ptr @"$string.541", i64 %422, i64 0, i64 65536)
   %424 = load ptr, ptr %target107, align 8
   %425 = getelementptr %5, ptr %424, i32 0, i32 0
   %426 = getelementptr [1024 x i8], ptr %425, i32 0, i32 0
@@ -56281,7 +56443,7 @@ then118:                                          ; preds = %then113
   %451 = getelementptr %30, ptr %450, i32 0, i32 20
   %452 = load i32, ptr %451, align 4
   %453 = sext i32 %452 to i64
-  %454 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %449, i64 1024, ptr @"$string.541", i64 %453, i64 -1, i64 1)
+  %454 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %449, i64 1024, ptr @"$string.542", i64 %453, i64 -1, i64 1)
   %455 = load ptr, ptr %target116, align 8
   %456 = getelementptr %5, ptr %455, i32 0, i32 0
   %457 = getelementptr [1024 x i8], ptr %456, i32 0, i32 0
@@ -56338,7 +56500,7 @@ then127:                                          ; preds = %then122
   %482 = getelementptr %30, ptr %481, i32 0, i32 21
   %483 = load i32, ptr %482, align 4
   %484 = sext i32 %483 to i64
-  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %480, i64 1024, ptr @"$string.542", i64 %484, i64 -1, i64 1)
+  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %480, i64 1024, ptr @"$string.543", i64 %484, i64 -1, i64 1)
   %486 = load ptr, ptr %target125, align 8
   %487 = getelementptr %5, ptr %486, i32 0, i32 0
   %488 = getelementptr [1024 x i8], ptr %487, i32 0, i32 0
@@ -56395,7 +56557,7 @@ then136:                                          ; preds = %then131
   %513 = getelementptr %30, ptr %512, i32 0, i32 22
   %514 = load i32, ptr %513, align 4
   %515 = sext i32 %514 to i64
-  %516 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %511, i64 1024, ptr @"$string.543", i64 %515, i64 0, i64 1)
+  %516 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %511, i64 1024, ptr @"$string.544", i64 %515, i64 0, i64 1)
   %517 = load ptr, ptr %target134, align 8
   %518 = getelementptr %5, ptr %517, i32 0, i32 0
   %519 = getelementptr [1024 x i8], ptr %518, i32 0, i32 0
@@ -56452,7 +56614,7 @@ then145:                                          ; preds = %then140
   %544 = getelementptr %30, ptr %543, i32 0, i32 23
   %545 = load i32, ptr %544, align 4
   %546 = sext i32 %545 to i64
-  %547 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %542, i64 1024, ptr @"$string.544", i64 %546, i64 0, i64 1)
+  %547 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %542, i64 1024, ptr @"$string.545", i64 %546, i64 0, i64 1)
   %548 = load ptr, ptr %target143, align 8
   %549 = getelementptr %5, ptr %548, i32 0, i32 0
   %550 = getelementptr [1024 x i8], ptr %549, i32 0, i32 0
@@ -56509,7 +56671,7 @@ then154:                                          ; preds = %then149
   %575 = getelementptr %30, ptr %574, i32 0, i32 24
   %576 = load i32, ptr %575, align 4
   %577 = sext i32 %576 to i64
-  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %573, i64 1024, ptr @"$string.545", i64 %577, i64 0, i64 65536)
+  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %573, i64 1024, ptr @"$string.546", i64 %577, i64 0, i64 65536)
   %579 = load ptr, ptr %target152, align 8
   %580 = getelementptr %5, ptr %579, i32 0, i32 0
   %581 = getelementptr [1024 x i8], ptr %580, i32 0, i32 0
@@ -56566,7 +56728,7 @@ then163:                                          ; preds = %then158
   %606 = getelementptr %30, ptr %605, i32 0, i32 27
   %607 = load i32, ptr %606, align 4
   %608 = sext i32 %607 to i64
-  %609 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %604, i64 1024, ptr @"$string.546", i64 %608, i64 0, i64 1)
+  %609 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %604, i64 1024, ptr @"$string.547", i64 %608, i64 0, i64 1)
   %610 = load ptr, ptr %target161, align 8
   %611 = getelementptr %5, ptr %610, i32 0, i32 0
   %612 = getelementptr [1024 x i8], ptr %611, i32 0, i32 0
@@ -56623,7 +56785,7 @@ then172:                                          ; preds = %then167
   %637 = getelementptr %30, ptr %636, i32 0, i32 28
   %638 = load i32, ptr %637, align 4
   %639 = sext i32 %638 to i64
-  %640 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %635, i64 1024, ptr @"$string.547", i64 %639, i64 -1, i64 3600000)
+  %640 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %635, i64 1024, ptr @"$string.548", i64 %639, i64 -1, i64 3600000)
   %641 = load ptr, ptr %target170, align 8
   %642 = getelementptr %5, ptr %641, i32 0, i32 0
   %643 = getelementptr [1024 x i8], ptr %642, i32 0, i32 0
@@ -56680,7 +56842,7 @@ then181:                                          ; preds = %then176
   %668 = getelementptr %30, ptr %667, i32 0, i32 29
   %669 = load i32, ptr %668, align 4
   %670 = sext i32 %669 to i64
-  %671 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.548", i64 %670, i64 1, i64 8)
+  %671 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.549", i64 %670, i64 1, i64 8)
   %672 = load ptr, ptr %target179, align 8
   %673 = getelementptr %5, ptr %672, i32 0, i32 0
   %674 = getelementptr [1024 x i8], ptr %673, i32 0, i32 0
@@ -56737,7 +56899,7 @@ then190:                                          ; preds = %then185
   %699 = load ptr, ptr %given, align 8
   %700 = getelementptr %30, ptr %699, i32 0, i32 17
   %701 = load i64, ptr %700, align 8
-  %702 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %698, i64 1024, ptr @"$string.549", i64 %701, i64 0, i64 1152921504606846976)
+  %702 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %698, i64 1024, ptr @"$string.550", i64 %701, i64 0, i64 1152921504606846976)
   %703 = load ptr, ptr %target188, align 8
   %704 = getelementptr %5, ptr %703, i32 0, i32 0
   %705 = getelementptr [1024 x i8], ptr %704, i32 0, i32 0
@@ -56794,7 +56956,7 @@ then199:                                          ; preds = %then194
   %730 = getelementptr %30, ptr %729, i32 0, i32 25
   %731 = load i32, ptr %730, align 4
   %732 = sext i32 %731 to i64
-  %733 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.550", i64 %732, i64 0, i64 100)
+  %733 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.551", i64 %732, i64 0, i64 100)
   %734 = load ptr, ptr %target197, align 8
   %735 = getelementptr %5, ptr %734, i32 0, i32 0
   %736 = getelementptr [1024 x i8], ptr %735, i32 0, i32 0
@@ -56851,7 +57013,7 @@ then208:                                          ; preds = %then203
   %761 = load ptr, ptr %given, align 8
   %762 = getelementptr %30, ptr %761, i32 0, i32 26
   %763 = load i64, ptr %762, align 8
-  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %760, i64 1024, ptr @"$string.551", i64 %763, i64 0, i64 1152921504606846976)
+  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %760, i64 1024, ptr @"$string.552", i64 %763, i64 0, i64 1152921504606846976)
   %765 = load ptr, ptr %target206, align 8
   %766 = getelementptr %5, ptr %765, i32 0, i32 0
   %767 = getelementptr [1024 x i8], ptr %766, i32 0, i32 0
@@ -57103,7 +57265,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %7, ptr %33, i32 0, i32 2
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.556", i32 %32, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.557", i32 %32, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -57162,7 +57324,7 @@ then14:                                           ; preds = %then10
   %68 = getelementptr %7, ptr %67, i32 0, i32 3
   %69 = getelementptr [4096 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.557", ptr %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.558", ptr %70)
   %72 = load ptr, ptr %target12, align 8
   %73 = getelementptr %5, ptr %72, i32 0, i32 0
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
@@ -57238,7 +57400,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %world_size, align 4
   %20 = load i32, ptr %ranks_per_device, align 4
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.555", i32 %19, i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.556", i32 %19, i32 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -58111,7 +58273,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %8, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.558", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.559", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -58302,7 +58464,7 @@ then18:                                           ; preds = %then13
   %152 = load ptr, ptr %info, align 8
   %153 = getelementptr %8, ptr %152, i32 0, i32 7
   %154 = load i32, ptr %153, align 4
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %144, i64 1024, ptr @"$string.559", i32 %147, ptr %151, i32 %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %144, i64 1024, ptr @"$string.560", i32 %147, ptr %151, i32 %154)
   %156 = load ptr, ptr %target16, align 8
   %157 = getelementptr %5, ptr %156, i32 0, i32 0
   %158 = getelementptr [1024 x i8], ptr %157, i32 0, i32 0
@@ -58702,7 +58864,7 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = load i32, ptr %world_size, align 4
   %12 = load ptr, ptr %message, align 8
-  %13 = call i32 @"$check_split"(ptr @"$string.219", i32 %10, i32 %11, ptr %12)
+  %13 = call i32 @"$check_split"(ptr @"$string.220", i32 %10, i32 %11, ptr %12)
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -58726,7 +58888,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = load i32, ptr %world_size, align 4
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$check_split"(ptr @"$string.220", i32 %21, i32 %22, ptr %23)
+  %24 = call i32 @"$check_split"(ptr @"$string.221", i32 %21, i32 %22, ptr %23)
   store i32 %24, ptr %code1, align 4
   %25 = load i32, ptr %code1, align 4
   %26 = icmp ne i32 %25, 0
@@ -58757,7 +58919,7 @@ then7:                                            ; preds = %merge2
   %36 = load i32, ptr %35, align 4
   %37 = load i32, ptr %world_size, align 4
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$check_split"(ptr @"$string.223", i32 %36, i32 %37, ptr %38)
+  %39 = call i32 @"$check_split"(ptr @"$string.224", i32 %36, i32 %37, ptr %38)
   store i32 %39, ptr %code9, align 4
   %40 = load i32, ptr %code9, align 4
   %41 = icmp ne i32 %40, 0
@@ -58802,7 +58964,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.561", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.562", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -58833,7 +58995,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.562", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.563", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -58848,7 +59010,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.563", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.564", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -58892,7 +59054,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.560", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.561", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -59029,7 +59191,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.564", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.565", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -59678,7 +59840,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %62, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.565", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.566", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -60721,14 +60883,14 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %34)
+  %35 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %34)
   %36 = getelementptr %65, ptr %cache, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = getelementptr %65, ptr %cache, i32 0, i32 4
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %65, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.566", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.567", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -60918,7 +61080,7 @@ then8:                                            ; preds = %merge1
   %55 = sext i32 %54 to i64
   %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).570"(ptr %44, i64 %50, i64 %56, ptr %57)
+  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).571"(ptr %44, i64 %50, i64 %56, ptr %57)
   ret i32 %58
 
 dead10:                                           ; No predecessors!
@@ -61560,7 +61722,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.567", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.568", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -61695,7 +61857,7 @@ entry:
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %29, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
-  %21 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %20)
+  %21 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %20)
   %22 = load ptr, ptr %c, align 8
   %23 = getelementptr %11, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
@@ -61919,7 +62081,7 @@ entry:
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
   %14 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %11, ptr %13, ptr %14)
+  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %11, ptr %13, ptr %14)
   %15 = load %4, ptr %5, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %63, ptr %16, i32 0, i32 1
@@ -61934,7 +62096,7 @@ entry:
   %25 = load ptr, ptr %base, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).568"(ptr %27)
+  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = getelementptr i8, ptr %25, i64 %29
   call void @"$anon (./terra/scheduling/batch.t:115)"(ptr %24, ptr %outputs, ptr %30)
@@ -62861,7 +63023,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %outputs, ptr align 4 %2, i64 28, i1 false)
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 16
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).568"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %5)
   %7 = call i64 @"$aligned"(i64 %6)
   %8 = load i64, ptr %num_outputs, align 8
   %9 = call i64 @"$output_bytes"(ptr %outputs)
@@ -62898,7 +63060,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:109).568"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -63220,7 +63382,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -63718,7 +63880,7 @@ entry:
   %7 = load ptr, ptr %full, align 8
   %8 = getelementptr %48, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %6, ptr %narrow, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %6, ptr %narrow, ptr %9)
   %10 = load %4, ptr %3, align 1
   %11 = load ptr, ptr %full, align 8
   %12 = getelementptr %48, ptr %11, i32 0, i32 23
@@ -64053,7 +64215,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:30).570"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:30).571"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -64250,7 +64412,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.571", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.572", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -64418,7 +64580,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.573")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.574")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -64495,7 +64657,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 12
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.572", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.573", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -64518,7 +64680,7 @@ entry:
   %6 = getelementptr [512 x i8], ptr %5, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load ptr, ptr %reason, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.27", ptr %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 512, ptr @"$string.28", ptr %8)
   ret void
 }
 
@@ -64589,7 +64751,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.578", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.579", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -64625,7 +64787,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.574")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.575")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -64645,7 +64807,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.575", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.576", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -64663,7 +64825,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.576", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.577", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -64674,7 +64836,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.577", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.578", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -64902,7 +65064,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.579", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.580", ptr %14)
   ret void
 }
 
@@ -64944,7 +65106,7 @@ entry:
   %27 = load %4, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.134", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.135", ptr %29)
   %30 = load %4, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -64952,15 +65114,15 @@ entry:
   %34 = getelementptr %30, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.583", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.584", i64 %36)
   %37 = load %4, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr %29, ptr %39, i32 0, i32 3
   %41 = getelementptr %30, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
-  %43 = call ptr @"$anon (./terra/base/codes.t:4).585"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.584", ptr %43)
+  %43 = call ptr @"$anon (./terra/base/codes.t:4).586"(i32 %42)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.585", ptr %43)
   %44 = load %4, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -64972,14 +65134,14 @@ entry:
   %51 = getelementptr %30, ptr %50, i32 0, i32 11
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.598", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.599", i64 %53)
   %54 = load %4, ptr %14, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %made, align 8
   %57 = getelementptr %29, ptr %56, i32 0, i32 9
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.599", i64 %59)
+  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.600", i64 %59)
   %60 = load %4, ptr %13, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %made, align 8
@@ -64989,28 +65151,28 @@ entry:
   %65 = load ptr, ptr %made, align 8
   %66 = getelementptr %29, ptr %65, i32 0, i32 11
   %67 = load i64, ptr %66, align 8
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.608", i64 %67)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.609", i64 %67)
   %68 = load %4, ptr %11, align 1
   %69 = load ptr, ptr %out, align 8
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %29, ptr %70, i32 0, i32 22
   %72 = load i8, ptr %71, align 1
   %73 = icmp ne i8 %72, 0
-  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.609", i1 zeroext %73)
+  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.610", i1 zeroext %73)
   %74 = load %4, ptr %10, align 1
   %75 = load ptr, ptr %out, align 8
   %76 = load ptr, ptr %made, align 8
   %77 = getelementptr %29, ptr %76, i32 0, i32 23
   %78 = getelementptr [512 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.610", ptr %79)
+  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.611", ptr %79)
   %80 = load %4, ptr %9, align 1
   %81 = load ptr, ptr %out, align 8
   %82 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %81, ptr %82)
   %83 = load %4, ptr %8, align 1
   %84 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.634")
+  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.635")
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %86)
@@ -65068,7 +65230,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %9, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.483", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.484", ptr %12)
   %13 = load %4, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -65076,13 +65238,13 @@ entry:
   %17 = getelementptr %11, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.484", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.485", ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %9, ptr %22, i32 0, i32 10
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.486", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.487", i64 %24)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -65092,13 +65254,13 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.580", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.581", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %9, ptr %36, i32 0, i32 12
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.488", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.489", i64 %38)
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -65108,19 +65270,19 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.581", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.582", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.582", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.583", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).585"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).586"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65131,7 +65293,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.586"
+  ret ptr @"$string.587"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65147,7 +65309,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.587"
+  ret ptr @"$string.588"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65156,7 +65318,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  ret ptr @"$string.250"
+  ret ptr @"$string.251"
 
 dead5:                                            ; No predecessors!
   ret ptr undef
@@ -65179,18 +65341,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.588", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.589", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
-  %17 = call ptr @"$anon (./terra/base/codes.t:4).590"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.589", ptr %17)
+  %17 = call ptr @"$anon (./terra/base/codes.t:4).591"(i32 %16)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.590", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.595", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.596", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -65198,18 +65360,18 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.596", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.597", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
-  %33 = call ptr @"$anon (./terra/base/codes.t:4).590"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.597", ptr %33)
+  %33 = call ptr @"$anon (./terra/base/codes.t:4).591"(i32 %32)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.598", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).590"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).591"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65220,7 +65382,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.591"
+  ret ptr @"$string.592"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65236,7 +65398,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.592"
+  ret ptr @"$string.593"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65252,7 +65414,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.250"
+  ret ptr @"$string.251"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -65268,7 +65430,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.593"
+  ret ptr @"$string.594"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -65284,7 +65446,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.594"
+  ret ptr @"$string.595"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -65293,7 +65455,7 @@ else15:                                           ; preds = %merge9
   br label %merge13
 
 merge13:                                          ; preds = %else15, %dead16
-  ret ptr @"$string.204"
+  ret ptr @"$string.205"
 
 dead17:                                           ; No predecessors!
   ret ptr undef
@@ -65448,7 +65610,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.600", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.601", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -65456,12 +65618,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.602", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.603", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.603", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.604", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -65469,20 +65631,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.604", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.605", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 15
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.605", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.606", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 14
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.593", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.594", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -65495,13 +65657,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.606", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.607", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.607", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.608", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -65517,7 +65679,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.258"
+  ret ptr @"$string.259"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65530,7 +65692,7 @@ else:                                             ; preds = %entry
   br i1 %8, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  ret ptr @"$string.259"
+  ret ptr @"$string.260"
 
 dead3:                                            ; No predecessors!
   br label %merge
@@ -65543,7 +65705,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.601"
+  ret ptr @"$string.602"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -65553,7 +65715,7 @@ else5:                                            ; preds = %else2
 
 merge:                                            ; preds = %else5, %dead6, %dead3, %dead
   %13 = load i32, ptr %dtype, align 4
-  %14 = call ptr @"$anon (./terra/base/codes.t:4).437"(i32 %13)
+  %14 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %13)
   ret ptr %14
 
 dead7:                                            ; No predecessors!
@@ -65588,7 +65750,7 @@ entry:
   %19 = sext i32 %18 to i64
   %20 = mul i64 %15, %19
   %21 = load i32, ptr %dtype, align 4
-  %22 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %21)
+  %22 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %21)
   %23 = mul i64 %20, %22
   ret i64 %23
 
@@ -65676,7 +65838,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%178) %28, ptr %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 160, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.611")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.612")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -65690,7 +65852,7 @@ entry:
   %40 = getelementptr %178, ptr %shape, i32 0, i32 2
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.612", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.613", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65701,7 +65863,7 @@ entry:
   %50 = getelementptr %178, ptr %shape, i32 0, i32 2
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.613", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.614", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65712,7 +65874,7 @@ entry:
   %60 = getelementptr %178, ptr %shape, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.614", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.615", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65736,13 +65898,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.615", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.616", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %178, ptr %shape, i32 0, i32 1
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.616", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.617", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65760,7 +65922,7 @@ entry:
   %105 = getelementptr %178, ptr %shape, i32 0, i32 2
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.617", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.618", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65774,7 +65936,7 @@ entry:
   %118 = getelementptr %178, ptr %shape, i32 0, i32 2
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.618", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.619", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65788,7 +65950,7 @@ entry:
   %131 = getelementptr %178, ptr %shape, i32 0, i32 2
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.619", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.620", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65800,7 +65962,7 @@ entry:
   %142 = getelementptr %178, ptr %shape, i32 0, i32 2
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.620", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.621", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65811,7 +65973,7 @@ entry:
   %152 = getelementptr %178, ptr %shape, i32 0, i32 2
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.621", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.622", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65819,13 +65981,13 @@ entry:
   %159 = getelementptr %178, ptr %shape, i32 0, i32 7
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.622", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.623", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %178, ptr %shape, i32 0, i32 1
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.623", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.624", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65836,7 +65998,7 @@ entry:
   %174 = getelementptr %178, ptr %shape, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.624", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.625", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65845,7 +66007,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.625", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.626", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -65854,7 +66016,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.626", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.627", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %178, ptr %shape, i32 0, i32 10
@@ -65871,7 +66033,7 @@ entry:
   %206 = mul i64 %205, 4
   %207 = trunc i8 %200 to i1
   %208 = select i1 %207, i64 %206, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.627", i64 %208)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.628", i64 %208)
   %209 = load %4, ptr %10, align 1
   %210 = load ptr, ptr %out, align 8
   %211 = getelementptr %178, ptr %shape, i32 0, i32 9
@@ -65883,13 +66045,13 @@ entry:
   %217 = load i64, ptr %216, align 8
   %218 = mul i64 %215, %217
   %219 = mul i64 %218, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.82", i64 %219)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.83", i64 %219)
   %220 = load %4, ptr %9, align 1
   %221 = load ptr, ptr %out, align 8
   %222 = getelementptr %178, ptr %shape, i32 0, i32 13
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %223, 4
-  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.628", i64 %224)
+  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.629", i64 %224)
   %225 = load %4, ptr %8, align 1
   %226 = load ptr, ptr %out, align 8
   %227 = getelementptr %178, ptr %shape, i32 0, i32 0
@@ -65907,7 +66069,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %230 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.629", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.630", i64 %241)
   %242 = load %4, ptr %7, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -65917,7 +66079,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.630", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.631", i64 %250)
   %251 = load %4, ptr %6, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -65927,12 +66089,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.631", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.632", i64 %259)
   %260 = load %4, ptr %5, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %178, ptr %shape, i32 0, i32 15
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.632", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.633", i64 %263)
   %264 = load %4, ptr %4, align 1
   %265 = load ptr, ptr %out, align 8
   %266 = getelementptr %178, ptr %shape, i32 0, i32 12
@@ -65941,7 +66103,7 @@ entry:
   %269 = load i64, ptr %268, align 8
   %270 = mul i64 %267, %269
   %271 = mul i64 %270, 4
-  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.633", i64 %271)
+  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.634", i64 %271)
   %272 = load %4, ptr %3, align 1
   %273 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %273)
@@ -65979,42 +66141,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.635", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.636", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %180, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.636", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.637", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %180, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.637", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.638", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %180, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.638", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.639", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %180, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.639", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.640", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %180, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.640", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.641", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %180, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.641", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.642", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %180, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.642", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.643", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -66373,7 +66535,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.101")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.102")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -66456,7 +66618,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.101")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.102")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -66576,7 +66738,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.643")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.644")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -66917,7 +67079,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.644", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.645", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -67102,7 +67264,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.645", ptr @"$string.646")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.646", ptr @"$string.647")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -67149,7 +67311,7 @@ then10:                                           ; preds = %then6
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.101")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.102")
   %41 = load ptr, ptr %target8, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -67228,7 +67390,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.647")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.648")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -67302,9 +67464,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %80, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.648", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.649", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.649")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.650")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -67336,17 +67498,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %81, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.495", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.496", ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %81, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.650", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.651", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %81, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.651", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.652", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -67401,7 +67563,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.645", ptr @"$string.652")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.646", ptr @"$string.653")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -67446,7 +67608,7 @@ then9:                                            ; preds = %then5
   %36 = getelementptr %5, ptr %35, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.101")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.102")
   %40 = load ptr, ptr %target7, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -67577,7 +67739,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.653", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.654", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -67657,7 +67819,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.101")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.102")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -67803,7 +67965,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.660", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.661", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -68000,7 +68162,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.654", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.655", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -68053,7 +68215,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.655", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.656", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -68105,7 +68267,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.656", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.657", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -68231,7 +68393,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.657", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.658", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -68326,7 +68488,7 @@ whilebody:                                        ; preds = %and.lhs.true
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %39, ptr %12, i32 0, i32 4
-  %14 = call ptr @"$Vector.last.85"(ptr %13)
+  %14 = call ptr @"$Vector.last.86"(ptr %13)
   %15 = load ptr, ptr %14, align 8
   call void @"$Scheduler.preempt"(ptr %11, ptr %15)
   %16 = load %4, ptr %2, align 1
@@ -68381,7 +68543,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.25", i32 79, ptr @"$string.658")
+  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.659")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -68399,7 +68561,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.25", i32 80, ptr @"$string.659")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.660")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -68415,7 +68577,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %28, ptr %num_saved, align 4
   %29 = load ptr, ptr %item, align 8
   %30 = getelementptr %71, ptr %29, i32 0, i32 15
-  call void @"$Vector.clear.183"(ptr %30)
+  call void @"$Vector.clear.184"(ptr %30)
   %31 = load %4, ptr %6, align 1
   %32 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -68981,7 +69143,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.661", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.662", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -69210,7 +69372,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.662", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.663", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -69249,7 +69411,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.663", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.664", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -69288,7 +69450,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.664", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.665", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -69584,7 +69746,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %24, ptr @"$string.665", i32 -1)
+  call void @"$Rank.enter"(ptr %24, ptr @"$string.666", i32 -1)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = load ptr, ptr %self, align 8
@@ -69642,7 +69804,7 @@ merge:                                            ; preds = %else, %merge1
   %59 = getelementptr %184, ptr %args, i32 0, i32 4
   store ptr %58, ptr %59, align 8
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.628", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.629", i32 -1)
   %61 = load %4, ptr %4, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -69692,15 +69854,15 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %39, ptr %4, i32 0, i32 8
-  call void @"$Vector.clear.99"(ptr %5)
+  call void @"$Vector.clear.100"(ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %39, ptr %7, i32 0, i32 9
-  call void @"$Vector.clear.99"(ptr %8)
+  call void @"$Vector.clear.100"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %39, ptr %10, i32 0, i32 10
-  call void @"$Vector.clear.99"(ptr %11)
+  call void @"$Vector.clear.100"(ptr %11)
   %12 = load %4, ptr %1, align 1
   ret void
 }
@@ -69725,7 +69887,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.87", i32 10, ptr @"$string.666")
+  call void @"$check.fail"(ptr @"$string.88", i32 10, ptr @"$string.667")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -69753,7 +69915,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.87", i32 11, ptr @"$string.667")
+  call void @"$check.fail"(ptr @"$string.88", i32 11, ptr @"$string.668")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -69972,7 +70134,7 @@ entry:
   %8 = getelementptr %185, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.668", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.669", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -70613,7 +70775,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.101")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.102")
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -70701,7 +70863,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.669", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.670", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -70879,7 +71041,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %mask, align 8
   %24 = getelementptr %187, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.123", i64 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.124", i64 %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -70981,7 +71143,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.670", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.671", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -71033,7 +71195,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 30
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.671", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.672", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -71085,7 +71247,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 32
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.672", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.673", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -71223,7 +71385,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.101")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.102")
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -71538,7 +71700,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %112, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.708", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.709", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -71599,7 +71761,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.709", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.710", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -71668,7 +71830,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.673")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.674")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -71716,7 +71878,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %112, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.674", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.675", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -71807,7 +71969,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %112, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.694", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.695", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -71839,7 +72001,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %188, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.695", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.696", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -71962,7 +72124,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %112, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.678", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.679", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -72024,7 +72186,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %112, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.679", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.680", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -72071,7 +72233,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %112, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.680", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.681", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -72118,7 +72280,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %112, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.681", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.682", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -72177,7 +72339,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %188, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.682", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.683", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -72262,7 +72424,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.675", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.676", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -72311,7 +72473,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %188, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.676", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.677", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -72339,7 +72501,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %188, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.677", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.678", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -72420,7 +72582,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %188, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.683", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.684", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -72503,7 +72665,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %72, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.684", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.685", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -72529,7 +72691,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %72, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.687", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.688", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -72552,7 +72714,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %72, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.688", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.689", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -72596,7 +72758,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %72, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.689", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.690", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -72653,7 +72815,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %72, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.690", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.691", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -72701,7 +72863,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %72, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.691", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.692", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -72749,7 +72911,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %72, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.692", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.693", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -72805,7 +72967,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %72, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.693", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.694", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -72945,7 +73107,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.685", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.686", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -72985,7 +73147,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.686", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.687", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -73065,7 +73227,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %112, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.696", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.697", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -73131,7 +73293,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %112, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.697", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.698", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -73182,7 +73344,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.698", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.699", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -73259,7 +73421,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.699", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.700", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -73302,7 +73464,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %188, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.700", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.701", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -73376,7 +73538,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %112, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.701", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.702", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -73408,7 +73570,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %188, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.702", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.703", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -73461,7 +73623,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %112, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.703", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.704", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -73534,7 +73696,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.704", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.705", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -73611,7 +73773,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.705", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.706", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -74106,7 +74268,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = add i32 %21, 1
   %23 = sext i32 %22 to i64
-  %24 = call zeroext i1 @"$Vector.resize.185"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.186"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %or.lhs.false, label %then2
@@ -74119,7 +74281,7 @@ or.lhs.false:                                     ; preds = %merge
   %28 = getelementptr %71, ptr %27, i32 0, i32 20
   %29 = load i32, ptr %num_tokens, align 4
   %30 = sext i32 %29 to i64
-  %31 = call zeroext i1 @"$Vector.resize.185"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.resize.186"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else3, label %then2
@@ -74222,7 +74384,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.706"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.707"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -74267,7 +74429,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.706"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.707"(ptr %0, i64 %1) {
 entry:
   %value = alloca %190, align 8
   %self = alloca ptr, align 8
@@ -74279,7 +74441,7 @@ entry:
   %5 = getelementptr %73, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.707"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.708"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -74315,7 +74477,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.707"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.708"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74467,7 +74629,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.706"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.707"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -74527,7 +74689,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.706"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.707"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -74887,7 +75049,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.710", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.711", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -74989,7 +75151,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.711", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.712", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -75074,7 +75236,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.719", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.720", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -75481,7 +75643,7 @@ merge:                                            ; preds = %forcond
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %37, ptr %48, i32 0, i32 17
-  call void @"$Vector.clear.99"(ptr %49)
+  call void @"$Vector.clear.100"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
   call void @"$Loop.take_masks"(ptr %51)
@@ -75536,7 +75698,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.29", i32 234, ptr @"$string.712")
+  call void @"$check.fail"(ptr @"$string.30", i32 234, ptr @"$string.713")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -76760,7 +76922,7 @@ then:                                             ; preds = %whilebody
 else:                                             ; preds = %whilebody
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 4
-  %33 = call ptr @"$Vector.last.85"(ptr %32)
+  %33 = call ptr @"$Vector.last.86"(ptr %32)
   %34 = load ptr, ptr %33, align 8
   store ptr %34, ptr %youngest, align 8
   %35 = load ptr, ptr %self, align 8
@@ -77388,7 +77550,7 @@ merge2:                                           ; preds = %else, %dead
   %42 = load i32, ptr %most, align 4
   %43 = load i32, ptr %planned, align 4
   %44 = sub i32 %42, %43
-  %45 = call i32 @"$smaller.714"(i32 %41, i32 %44)
+  %45 = call i32 @"$smaller.715"(i32 %41, i32 %44)
   %46 = add i32 %38, %45
   store i32 %46, ptr %planned, align 4
   br label %condition
@@ -77435,14 +77597,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %most, align 4
   %19 = call i32 @"$Scheduler.piece_of"(ptr %17, i32 0, i32 %18)
   %20 = add i32 %16, %19
-  %21 = call i32 @"$smaller.713"(i32 %12, i32 %20)
+  %21 = call i32 @"$smaller.714"(i32 %12, i32 %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.713"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.714"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -77562,7 +77724,7 @@ then6:                                            ; preds = %and.lhs.true
   %47 = getelementptr %39, ptr %46, i32 0, i32 0
   %48 = getelementptr %40, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 @"$smaller.713"(i32 %45, i32 %49)
+  %50 = call i32 @"$smaller.714"(i32 %45, i32 %49)
   ret i32 %50
 
 and.lhs.true:                                     ; preds = %merge1
@@ -77726,7 +77888,7 @@ merge:                                            ; preds = %forcond
   %25 = load i64, ptr %planned, align 8
   %26 = trunc i64 %25 to i32
   %27 = load i32, ptr %most, align 4
-  %28 = call i32 @"$smaller.714"(i32 %26, i32 %27)
+  %28 = call i32 @"$smaller.715"(i32 %26, i32 %27)
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -77792,7 +77954,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.713"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.714"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -77809,7 +77971,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.714"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.715"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -78336,7 +78498,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %71, ptr %23, i32 0, i32 13
-  call void @"$Vector.clear.183"(ptr %24)
+  call void @"$Vector.clear.184"(ptr %24)
   %25 = load %4, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -78645,7 +78807,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.715", i32 193, ptr @"$string.716")
+  call void @"$check.fail"(ptr @"$string.716", i32 193, ptr @"$string.717")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -78981,7 +79143,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 267, ptr @"$string.717")
+  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.718")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -79151,7 +79313,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.16", i32 308, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.17", i32 308, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -79469,7 +79631,7 @@ then:                                             ; preds = %and.lhs.true
   %32 = getelementptr %39, ptr %31, i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   %34 = call i32 @"$StepPlan.room"(ptr %33)
-  %35 = call i32 @"$smaller.714"(i32 %30, i32 %34)
+  %35 = call i32 @"$smaller.715"(i32 %30, i32 %34)
   %36 = call i32 @"$Scheduler.piece_of"(ptr %24, i32 %27, i32 %35)
   store i32 %36, ptr %num_tokens, align 4
   %37 = load i32, ptr %num_tokens, align 4
@@ -80139,7 +80301,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.35", i32 143, ptr @"$string.718")
+  call void @"$check.fail"(ptr @"$string.36", i32 143, ptr @"$string.719")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -80897,23 +81059,23 @@ entry:
   %1 = load ptr, ptr %slot, align 8
   %2 = getelementptr %107, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
-  %3 = load i64, ptr @"<global>.142", align 8
+  %3 = load i64, ptr @"<global>.143", align 8
   %4 = sub i64 %3, 1
-  store i64 %4, ptr @"<global>.142", align 8
+  store i64 %4, ptr @"<global>.143", align 8
   ret void
 }
 
 define internal void @"$release_memory"() {
 entry:
   %0 = alloca %4, align 8
-  %1 = load i64, ptr @"<global>.142", align 8
+  %1 = load i64, ptr @"<global>.143", align 8
   %2 = icmp eq i64 %1, 0
   %3 = zext i1 %2 to i8
   %4 = trunc i8 %3 to i1
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.720"(ptr @"<global>.100")
+  call void @"$Vector.free.721"(ptr @"<global>.101")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -80924,7 +81086,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.720"(ptr %0) {
+define internal void @"$Vector.free.721"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -80936,12 +81098,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.721"(ptr %7)
+  call void @"$Vector.init.722"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.721"(ptr %0) {
+define internal void @"$Vector.init.722"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81194,7 +81356,7 @@ entry:
   store ptr %0, ptr %owner, align 8
   call void @"$spinlock.lock"(ptr @"<global>")
   %5 = load %4, ptr %4, align 1
-  %6 = load i64, ptr getelementptr (%0, ptr @"<global>.100", i32 0, i32 1), align 8
+  %6 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
@@ -81209,7 +81371,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %13 = load i64, ptr %i, align 8
-  %14 = call ptr @"$Vector.at"(ptr @"<global>.100", i64 %13)
+  %14 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %13)
   store ptr %14, ptr %slot, align 8
   %15 = load ptr, ptr %slot, align 8
   %16 = getelementptr %107, ptr %15, i32 0, i32 0
@@ -81458,15 +81620,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.722"(ptr %41)
+  call void @"$Vector.free.723"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.722"(ptr %44)
+  call void @"$Vector.free.723"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.722"(ptr %47)
+  call void @"$Vector.free.723"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -81568,7 +81730,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.722"(ptr %0) {
+define internal void @"$Vector.free.723"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81580,12 +81742,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.723"(ptr %7)
+  call void @"$Vector.init.724"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.723"(ptr %0) {
+define internal void @"$Vector.init.724"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81635,19 +81797,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.724"(ptr %26)
+  call void @"$Vector.free.725"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.722"(ptr %29)
+  call void @"$Vector.free.723"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.722"(ptr %32)
+  call void @"$Vector.free.723"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.722"(ptr %35)
+  call void @"$Vector.free.723"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -81655,11 +81817,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.726"(ptr %41)
+  call void @"$Vector.free.727"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.726"(ptr %44)
+  call void @"$Vector.free.727"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -81714,12 +81876,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.722"(ptr %28)
+  call void @"$Vector.free.723"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.724"(ptr %0) {
+define internal void @"$Vector.free.725"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81731,12 +81893,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.725"(ptr %7)
+  call void @"$Vector.init.726"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.725"(ptr %0) {
+define internal void @"$Vector.init.726"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81752,7 +81914,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.726"(ptr %0) {
+define internal void @"$Vector.free.727"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81764,12 +81926,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.727"(ptr %7)
+  call void @"$Vector.init.728"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.727"(ptr %0) {
+define internal void @"$Vector.init.728"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -82504,7 +82666,7 @@ merge1:                                           ; preds = %else, %then
   call void @free(ptr %53)
   %54 = load %4, ptr %5, align 1
   %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %33, ptr %55, i32 0, i32 19
+  %56 = getelementptr %33, ptr %55, i32 0, i32 20
   %57 = load ptr, ptr %56, align 8
   call void @free(ptr %57)
   %58 = load %4, ptr %4, align 1
@@ -82514,7 +82676,7 @@ merge1:                                           ; preds = %else, %then
   call void @free(ptr %61)
   %62 = load %4, ptr %3, align 1
   %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %33, ptr %63, i32 0, i32 20
+  %64 = getelementptr %33, ptr %63, i32 0, i32 21
   %65 = load ptr, ptr %64, align 8
   call void @free(ptr %65)
   %66 = load %4, ptr %2, align 1
@@ -82912,14 +83074,14 @@ entry:
   store i64 %161, ptr %163, align 8
   %164 = load ptr, ptr %self, align 8
   %165 = getelementptr %6, ptr %164, i32 0, i32 4
-  %166 = getelementptr %33, ptr %165, i32 0, i32 25
+  %166 = getelementptr %33, ptr %165, i32 0, i32 26
   %167 = load i64, ptr %166, align 8
   %168 = load ptr, ptr %info, align 8
   %169 = getelementptr %194, ptr %168, i32 0, i32 38
   store i64 %167, ptr %169, align 8
   %170 = load ptr, ptr %self, align 8
   %171 = getelementptr %6, ptr %170, i32 0, i32 4
-  %172 = getelementptr %33, ptr %171, i32 0, i32 24
+  %172 = getelementptr %33, ptr %171, i32 0, i32 25
   %173 = load i64, ptr %172, align 8
   %174 = load ptr, ptr %info, align 8
   %175 = getelementptr %194, ptr %174, i32 0, i32 40
@@ -83189,7 +83351,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.771", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.772", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -83238,7 +83400,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.728")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.729")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -83284,7 +83446,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.729")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.730")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -83404,7 +83566,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.770")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.771")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -83740,7 +83902,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.730", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.731", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -83862,7 +84024,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %path, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.449", ptr %26, ptr @"$string.155", ptr @"$string.156")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.450", ptr %26, ptr @"$string.156", ptr @"$string.157")
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -83992,7 +84154,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 23
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.731", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.732", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -84042,111 +84204,114 @@ entry:
   %16 = getelementptr %33, ptr %15, i32 0, i32 12
   store i8 1, ptr %16, align 1
   %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %33, ptr %17, i32 0, i32 6
-  %19 = call i32 @pthread_mutex_init(ptr %18, ptr null)
-  %20 = load ptr, ptr %self, align 8
-  %21 = getelementptr %33, ptr %20, i32 0, i32 7
-  %22 = call i32 @pthread_cond_init(ptr %21, ptr null)
-  %23 = load ptr, ptr %self, align 8
-  %24 = getelementptr %33, ptr %23, i32 0, i32 8
-  call void @"$threads.init_condition"(ptr %24)
-  %25 = load %4, ptr %6, align 1
-  %26 = load i32, ptr %world_size, align 4
-  %27 = sext i32 %26 to i64
-  %28 = call ptr @calloc(i64 %27, i64 2000)
-  %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %33, ptr %29, i32 0, i32 1
-  store ptr %28, ptr %30, align 8
-  %31 = load i32, ptr %world_size, align 4
-  %32 = sext i32 %31 to i64
-  %33 = call ptr @calloc(i64 %32, i64 4)
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %33, ptr %34, i32 0, i32 19
-  store ptr %33, ptr %35, align 8
-  %36 = load i32, ptr %world_size, align 4
-  %37 = sext i32 %36 to i64
-  %38 = call ptr @calloc(i64 %37, i64 1024)
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %33, ptr %39, i32 0, i32 20
-  store ptr %38, ptr %40, align 8
-  %41 = load i32, ptr %world_size, align 4
-  %42 = sext i32 %41 to i64
-  %43 = call ptr @calloc(i64 %42, i64 8)
-  %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %33, ptr %44, i32 0, i32 4
-  store ptr %43, ptr %45, align 8
-  %46 = load i32, ptr %world_size, align 4
-  %47 = sext i32 %46 to i64
-  %48 = call ptr @calloc(i64 %47, i64 1)
-  %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %33, ptr %49, i32 0, i32 15
-  store ptr %48, ptr %50, align 8
+  %18 = getelementptr %33, ptr %17, i32 0, i32 17
+  store i32 -1, ptr %18, align 4
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %33, ptr %19, i32 0, i32 6
+  %21 = call i32 @pthread_mutex_init(ptr %20, ptr null)
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %33, ptr %22, i32 0, i32 7
+  %24 = call i32 @pthread_cond_init(ptr %23, ptr null)
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %33, ptr %25, i32 0, i32 8
+  call void @"$threads.init_condition"(ptr %26)
+  %27 = load %4, ptr %6, align 1
+  %28 = load i32, ptr %world_size, align 4
+  %29 = sext i32 %28 to i64
+  %30 = call ptr @calloc(i64 %29, i64 2000)
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %33, ptr %31, i32 0, i32 1
+  store ptr %30, ptr %32, align 8
+  %33 = load i32, ptr %world_size, align 4
+  %34 = sext i32 %33 to i64
+  %35 = call ptr @calloc(i64 %34, i64 4)
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %33, ptr %36, i32 0, i32 20
+  store ptr %35, ptr %37, align 8
+  %38 = load i32, ptr %world_size, align 4
+  %39 = sext i32 %38 to i64
+  %40 = call ptr @calloc(i64 %39, i64 1024)
+  %41 = load ptr, ptr %self, align 8
+  %42 = getelementptr %33, ptr %41, i32 0, i32 21
+  store ptr %40, ptr %42, align 8
+  %43 = load i32, ptr %world_size, align 4
+  %44 = sext i32 %43 to i64
+  %45 = call ptr @calloc(i64 %44, i64 8)
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %33, ptr %46, i32 0, i32 4
+  store ptr %45, ptr %47, align 8
+  %48 = load i32, ptr %world_size, align 4
+  %49 = sext i32 %48 to i64
+  %50 = call ptr @calloc(i64 %49, i64 1)
   %51 = load ptr, ptr %self, align 8
-  %52 = getelementptr %33, ptr %51, i32 0, i32 1
-  %53 = load ptr, ptr %52, align 8
-  %54 = icmp eq ptr %53, null
-  %55 = zext i1 %54 to i8
-  %56 = trunc i8 %55 to i1
-  br i1 %56, label %then, label %or.lhs.false3
+  %52 = getelementptr %33, ptr %51, i32 0, i32 15
+  store ptr %50, ptr %52, align 8
+  %53 = load ptr, ptr %self, align 8
+  %54 = getelementptr %33, ptr %53, i32 0, i32 1
+  %55 = load ptr, ptr %54, align 8
+  %56 = icmp eq ptr %55, null
+  %57 = zext i1 %56 to i8
+  %58 = trunc i8 %57 to i1
+  br i1 %58, label %then, label %or.lhs.false3
 
 then:                                             ; preds = %or.lhs.false, %or.lhs.false1, %or.lhs.false2, %or.lhs.false3, %entry
-  %57 = load ptr, ptr %message, align 8
-  store ptr %57, ptr %target, align 8
-  %58 = load ptr, ptr %target, align 8
-  %59 = icmp ne ptr %58, null
-  %60 = zext i1 %59 to i8
-  %61 = trunc i8 %60 to i1
-  br i1 %61, label %then5, label %else6
+  %59 = load ptr, ptr %message, align 8
+  store ptr %59, ptr %target, align 8
+  %60 = load ptr, ptr %target, align 8
+  %61 = icmp ne ptr %60, null
+  %62 = zext i1 %61 to i8
+  %63 = trunc i8 %62 to i1
+  br i1 %63, label %then5, label %else6
 
 or.lhs.false:                                     ; preds = %or.lhs.false1
-  %62 = load ptr, ptr %self, align 8
-  %63 = getelementptr %33, ptr %62, i32 0, i32 4
-  %64 = load ptr, ptr %63, align 8
-  %65 = icmp eq ptr %64, null
-  %66 = zext i1 %65 to i8
-  %67 = trunc i8 %66 to i1
-  br i1 %67, label %then, label %else
+  %64 = load ptr, ptr %self, align 8
+  %65 = getelementptr %33, ptr %64, i32 0, i32 4
+  %66 = load ptr, ptr %65, align 8
+  %67 = icmp eq ptr %66, null
+  %68 = zext i1 %67 to i8
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then, label %else
 
 or.lhs.false1:                                    ; preds = %or.lhs.false2
-  %68 = load ptr, ptr %self, align 8
-  %69 = getelementptr %33, ptr %68, i32 0, i32 20
-  %70 = load ptr, ptr %69, align 8
-  %71 = icmp eq ptr %70, null
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %then, label %or.lhs.false
+  %70 = load ptr, ptr %self, align 8
+  %71 = getelementptr %33, ptr %70, i32 0, i32 21
+  %72 = load ptr, ptr %71, align 8
+  %73 = icmp eq ptr %72, null
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then, label %or.lhs.false
 
 or.lhs.false2:                                    ; preds = %or.lhs.false3
-  %74 = load ptr, ptr %self, align 8
-  %75 = getelementptr %33, ptr %74, i32 0, i32 15
-  %76 = load ptr, ptr %75, align 8
-  %77 = icmp eq ptr %76, null
-  %78 = zext i1 %77 to i8
-  %79 = trunc i8 %78 to i1
-  br i1 %79, label %then, label %or.lhs.false1
+  %76 = load ptr, ptr %self, align 8
+  %77 = getelementptr %33, ptr %76, i32 0, i32 15
+  %78 = load ptr, ptr %77, align 8
+  %79 = icmp eq ptr %78, null
+  %80 = zext i1 %79 to i8
+  %81 = trunc i8 %80 to i1
+  br i1 %81, label %then, label %or.lhs.false1
 
 or.lhs.false3:                                    ; preds = %entry
-  %80 = load ptr, ptr %self, align 8
-  %81 = getelementptr %33, ptr %80, i32 0, i32 19
-  %82 = load ptr, ptr %81, align 8
-  %83 = icmp eq ptr %82, null
-  %84 = zext i1 %83 to i8
-  %85 = trunc i8 %84 to i1
-  br i1 %85, label %then, label %or.lhs.false2
+  %82 = load ptr, ptr %self, align 8
+  %83 = getelementptr %33, ptr %82, i32 0, i32 20
+  %84 = load ptr, ptr %83, align 8
+  %85 = icmp eq ptr %84, null
+  %86 = zext i1 %85 to i8
+  %87 = trunc i8 %86 to i1
+  br i1 %87, label %then, label %or.lhs.false2
 
 then5:                                            ; preds = %then
-  %86 = load ptr, ptr %target, align 8
-  %87 = getelementptr %5, ptr %86, i32 0, i32 0
-  %88 = getelementptr [1024 x i8], ptr %87, i32 0, i32 0
-  %89 = getelementptr i8, ptr %88, i64 0
-  %90 = load i32, ptr %world_size, align 4
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %89, i64 1024, ptr @"$string.732", i32 %90)
-  %92 = load ptr, ptr %target, align 8
-  %93 = getelementptr %5, ptr %92, i32 0, i32 0
-  %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
-  %95 = getelementptr i8, ptr %94, i64 0
-  call void @"$printable.clean"(ptr %95, i64 1024)
-  %96 = load %4, ptr %5, align 1
+  %88 = load ptr, ptr %target, align 8
+  %89 = getelementptr %5, ptr %88, i32 0, i32 0
+  %90 = getelementptr [1024 x i8], ptr %89, i32 0, i32 0
+  %91 = getelementptr i8, ptr %90, i64 0
+  %92 = load i32, ptr %world_size, align 4
+  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.733", i32 %92)
+  %94 = load ptr, ptr %target, align 8
+  %95 = getelementptr %5, ptr %94, i32 0, i32 0
+  %96 = getelementptr [1024 x i8], ptr %95, i32 0, i32 0
+  %97 = getelementptr i8, ptr %96, i64 0
+  call void @"$printable.clean"(ptr %97, i64 1024)
+  %98 = load %4, ptr %5, align 1
   br label %merge4
 
 else6:                                            ; preds = %then
@@ -84162,57 +84327,57 @@ else:                                             ; preds = %or.lhs.false
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %97 = load i32, ptr %world_size, align 4
+  %99 = load i32, ptr %world_size, align 4
   store i32 0, ptr %i, align 4
   br label %forcond
 
 forcond:                                          ; preds = %forbody, %merge
-  %98 = load i32, ptr %i, align 4
-  %99 = icmp sgt i32 %98, %97
-  %100 = and i1 %99, false
-  %101 = icmp slt i32 %98, %97
-  %102 = and i1 %101, true
-  %103 = or i1 %102, %100
-  br i1 %103, label %forbody, label %merge7
+  %100 = load i32, ptr %i, align 4
+  %101 = icmp sgt i32 %100, %99
+  %102 = and i1 %101, false
+  %103 = icmp slt i32 %100, %99
+  %104 = and i1 %103, true
+  %105 = or i1 %104, %102
+  br i1 %105, label %forbody, label %merge7
 
 forbody:                                          ; preds = %forcond
-  %104 = load i32, ptr %i, align 4
-  %105 = load ptr, ptr %self, align 8
-  %106 = getelementptr %33, ptr %105, i32 0, i32 1
-  %107 = load ptr, ptr %106, align 8
-  %108 = load i32, ptr %i, align 4
-  %109 = sext i32 %108 to i64
-  %110 = getelementptr %60, ptr %107, i64 %109
-  %111 = getelementptr %60, ptr %110, i32 0, i32 0
-  store i32 %104, ptr %111, align 4
-  %112 = load i32, ptr %world_size, align 4
-  %113 = load ptr, ptr %self, align 8
-  %114 = getelementptr %33, ptr %113, i32 0, i32 1
-  %115 = load ptr, ptr %114, align 8
-  %116 = load i32, ptr %i, align 4
-  %117 = sext i32 %116 to i64
-  %118 = getelementptr %60, ptr %115, i64 %117
-  %119 = getelementptr %60, ptr %118, i32 0, i32 1
-  store i32 %112, ptr %119, align 4
-  %120 = load ptr, ptr %backend, align 8
-  %121 = load ptr, ptr %self, align 8
-  %122 = getelementptr %33, ptr %121, i32 0, i32 1
-  %123 = load ptr, ptr %122, align 8
-  %124 = load i32, ptr %i, align 4
-  %125 = sext i32 %124 to i64
-  %126 = getelementptr %60, ptr %123, i64 %125
-  %127 = getelementptr %60, ptr %126, i32 0, i32 3
-  store ptr %120, ptr %127, align 8
-  %128 = add i32 %98, 1
-  store i32 %128, ptr %i, align 4
+  %106 = load i32, ptr %i, align 4
+  %107 = load ptr, ptr %self, align 8
+  %108 = getelementptr %33, ptr %107, i32 0, i32 1
+  %109 = load ptr, ptr %108, align 8
+  %110 = load i32, ptr %i, align 4
+  %111 = sext i32 %110 to i64
+  %112 = getelementptr %60, ptr %109, i64 %111
+  %113 = getelementptr %60, ptr %112, i32 0, i32 0
+  store i32 %106, ptr %113, align 4
+  %114 = load i32, ptr %world_size, align 4
+  %115 = load ptr, ptr %self, align 8
+  %116 = getelementptr %33, ptr %115, i32 0, i32 1
+  %117 = load ptr, ptr %116, align 8
+  %118 = load i32, ptr %i, align 4
+  %119 = sext i32 %118 to i64
+  %120 = getelementptr %60, ptr %117, i64 %119
+  %121 = getelementptr %60, ptr %120, i32 0, i32 1
+  store i32 %114, ptr %121, align 4
+  %122 = load ptr, ptr %backend, align 8
+  %123 = load ptr, ptr %self, align 8
+  %124 = getelementptr %33, ptr %123, i32 0, i32 1
+  %125 = load ptr, ptr %124, align 8
+  %126 = load i32, ptr %i, align 4
+  %127 = sext i32 %126 to i64
+  %128 = getelementptr %60, ptr %125, i64 %127
+  %129 = getelementptr %60, ptr %128, i32 0, i32 3
+  store ptr %122, ptr %129, align 8
+  %130 = add i32 %100, 1
+  store i32 %130, ptr %i, align 4
   br label %forcond
 
 merge7:                                           ; preds = %forcond
-  %129 = load i32, ptr %world_size, align 4
-  %130 = icmp eq i32 %129, 1
-  %131 = zext i1 %130 to i8
-  %132 = trunc i8 %131 to i1
-  br i1 %132, label %then9, label %else10
+  %131 = load i32, ptr %world_size, align 4
+  %132 = icmp eq i32 %131, 1
+  %133 = zext i1 %132 to i8
+  %134 = trunc i8 %133 to i1
+  br i1 %134, label %then9, label %else10
 
 then9:                                            ; preds = %merge7
   ret i32 0
@@ -84224,23 +84389,23 @@ else10:                                           ; preds = %merge7
   br label %merge8
 
 merge8:                                           ; preds = %else10, %dead11
-  %133 = load ptr, ptr %backend, align 8
-  %134 = load i32, ptr %world_size, align 4
-  %135 = load i32, ptr %ranks_per_device, align 4
-  %136 = load ptr, ptr %self, align 8
-  %137 = getelementptr %33, ptr %136, i32 0, i32 3
-  %138 = load ptr, ptr %message, align 8
-  %139 = call i32 @"$groups.create"(ptr %133, i32 %134, i32 %135, ptr %137, ptr %138)
-  store i32 %139, ptr %code, align 4
-  %140 = load i32, ptr %code, align 4
-  %141 = icmp ne i32 %140, 0
-  %142 = zext i1 %141 to i8
-  %143 = trunc i8 %142 to i1
-  br i1 %143, label %then13, label %else14
+  %135 = load ptr, ptr %backend, align 8
+  %136 = load i32, ptr %world_size, align 4
+  %137 = load i32, ptr %ranks_per_device, align 4
+  %138 = load ptr, ptr %self, align 8
+  %139 = getelementptr %33, ptr %138, i32 0, i32 3
+  %140 = load ptr, ptr %message, align 8
+  %141 = call i32 @"$groups.create"(ptr %135, i32 %136, i32 %137, ptr %139, ptr %140)
+  store i32 %141, ptr %code, align 4
+  %142 = load i32, ptr %code, align 4
+  %143 = icmp ne i32 %142, 0
+  %144 = zext i1 %143 to i8
+  %145 = trunc i8 %144 to i1
+  br i1 %145, label %then13, label %else14
 
 then13:                                           ; preds = %merge8
-  %144 = load i32, ptr %code, align 4
-  ret i32 %144
+  %146 = load i32, ptr %code, align 4
+  ret i32 %146
 
 dead15:                                           ; No predecessors!
   br label %merge12
@@ -84249,10 +84414,10 @@ else14:                                           ; preds = %merge8
   br label %merge12
 
 merge12:                                          ; preds = %else14, %dead15
-  %145 = load ptr, ptr %self, align 8
-  %146 = load ptr, ptr %message, align 8
-  %147 = call i32 @"$RankGroup.start_threads"(ptr %145, ptr %146)
-  ret i32 %147
+  %147 = load ptr, ptr %self, align 8
+  %148 = load ptr, ptr %message, align 8
+  %149 = call i32 @"$RankGroup.start_threads"(ptr %147, ptr %148)
+  ret i32 %149
 
 dead16:                                           ; No predecessors!
   ret i32 undef
@@ -84334,7 +84499,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.733", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.734", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -84399,7 +84564,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.734", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.735", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -84572,7 +84737,7 @@ entry:
 
 or.rhs:                                           ; preds = %entry
   %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %33, ptr %15, i32 0, i32 19
+  %16 = getelementptr %33, ptr %15, i32 0, i32 20
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %index, align 4
   %19 = sext i32 %18 to i64
@@ -84590,33 +84755,60 @@ or.end:                                           ; preds = %or.rhs, %entry
   %28 = getelementptr %33, ptr %27, i32 0, i32 16
   store i8 %26, ptr %28, align 1
   %29 = load ptr, ptr %self, align 8
-  %30 = getelementptr %33, ptr %29, i32 0, i32 10
+  %30 = getelementptr %33, ptr %29, i32 0, i32 17
   %31 = load i32, ptr %30, align 4
-  %32 = sub i32 %31, 1
-  %33 = load ptr, ptr %self, align 8
-  %34 = getelementptr %33, ptr %33, i32 0, i32 10
-  store i32 %32, ptr %34, align 4
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %33, ptr %35, i32 0, i32 10
-  %37 = load i32, ptr %36, align 4
-  %38 = icmp eq i32 %37, 0
-  %39 = zext i1 %38 to i8
-  %40 = trunc i8 %39 to i1
-  br i1 %40, label %then, label %else
+  %32 = icmp slt i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = trunc i8 %33 to i1
+  br i1 %34, label %and.lhs.true, label %else
 
-then:                                             ; preds = %or.end
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %33, ptr %41, i32 0, i32 8
-  %43 = call i32 @pthread_cond_signal(ptr %42)
+then:                                             ; preds = %and.lhs.true
+  %35 = load i32, ptr %index, align 4
+  %36 = load ptr, ptr %self, align 8
+  %37 = getelementptr %33, ptr %36, i32 0, i32 17
+  store i32 %35, ptr %37, align 4
   br label %merge
 
-else:                                             ; preds = %or.end
+else:                                             ; preds = %and.lhs.true, %or.end
   br label %merge
 
 merge:                                            ; preds = %else, %then
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %33, ptr %38, i32 0, i32 10
+  %40 = load i32, ptr %39, align 4
+  %41 = sub i32 %40, 1
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %33, ptr %42, i32 0, i32 10
+  store i32 %41, ptr %43, align 4
   %44 = load ptr, ptr %self, align 8
-  %45 = getelementptr %33, ptr %44, i32 0, i32 6
-  %46 = call i32 @pthread_mutex_unlock(ptr %45)
+  %45 = getelementptr %33, ptr %44, i32 0, i32 10
+  %46 = load i32, ptr %45, align 4
+  %47 = icmp eq i32 %46, 0
+  %48 = zext i1 %47 to i8
+  %49 = trunc i8 %48 to i1
+  br i1 %49, label %then2, label %else3
+
+and.lhs.true:                                     ; preds = %or.end
+  %50 = load ptr, ptr %self, align 8
+  %51 = load i32, ptr %index, align 4
+  %52 = call zeroext i1 @"$RankGroup.failed_itself"(ptr %50, i32 %51)
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then, label %else
+
+then2:                                            ; preds = %merge
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %33, ptr %55, i32 0, i32 8
+  %57 = call i32 @pthread_cond_signal(ptr %56)
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %33, ptr %58, i32 0, i32 6
+  %60 = call i32 @pthread_mutex_unlock(ptr %59)
   ret void
 }
 
@@ -84952,7 +85144,7 @@ forcond:                                          ; preds = %merge13, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %16, ptr @"$string.735", i32 -1)
+  call void @"$Rank.enter"(ptr %16, ptr @"$string.736", i32 -1)
   %17 = load %4, ptr %9, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load ptr, ptr %self, align 8
@@ -84994,7 +85186,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %43 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %43, ptr @"$string.735", i32 -1)
+  call void @"$Rank.enter"(ptr %43, ptr @"$string.736", i32 -1)
   %44 = load %4, ptr %7, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %self, align 8
@@ -85036,7 +85228,7 @@ else5:                                            ; preds = %merge1
 
 merge3:                                           ; preds = %else5, %dead6
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.735", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.736", i32 -1)
   %71 = load %4, ptr %5, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85078,7 +85270,7 @@ else10:                                           ; preds = %merge3
 
 merge8:                                           ; preds = %else10, %dead11
   %97 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %97, ptr @"$string.735", i32 -1)
+  call void @"$Rank.enter"(ptr %97, ptr @"$string.736", i32 -1)
   %98 = load %4, ptr %3, align 1
   %99 = load ptr, ptr %self, align 8
   %100 = load ptr, ptr %self, align 8
@@ -85194,7 +85386,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %31, align 8
   %33 = call i64 @"$RankBuffers.bind"(ptr %29, ptr %shape, ptr %32)
   %34 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %34, ptr @"$string.737", i32 -1)
+  call void @"$Rank.enter"(ptr %34, ptr @"$string.738", i32 -1)
   %35 = load %4, ptr %10, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load ptr, ptr %self, align 8
@@ -85248,7 +85440,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.739", i32 -1)
   %71 = load %4, ptr %8, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85303,7 +85495,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %101 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %101, ptr @"$string.739", i32 -1)
+  call void @"$Rank.enter"(ptr %101, ptr @"$string.740", i32 -1)
   %102 = load %4, ptr %6, align 1
   %103 = load ptr, ptr %self, align 8
   %104 = load ptr, ptr %self, align 8
@@ -85407,7 +85599,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.736", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.737", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -85517,7 +85709,7 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 16
   %10 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %7, ptr %9, ptr %10)
+  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %7, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %64, ptr %12, i32 0, i32 1
@@ -85530,7 +85722,7 @@ entry:
   %19 = load ptr, ptr %base, align 8
   %20 = load ptr, ptr %shape, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
-  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).568"(ptr %21)
+  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %19, i64 %23
   %25 = load ptr, ptr %self, align 8
@@ -85589,7 +85781,7 @@ entry:
   %31 = getelementptr %199, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.740", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.741", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -85885,7 +86077,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %65, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.752", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.753", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -86070,7 +86262,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %69 = load i32, ptr %code, align 4
-  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.278")
+  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.279")
   store i32 %70, ptr %code, align 4
   br label %merge4
 
@@ -86161,7 +86353,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.742", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.743", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -86225,18 +86417,18 @@ entry:
   %4 = load ptr, ptr %c, align 8
   %5 = getelementptr %11, ptr %4, i32 0, i32 6
   %6 = load i32, ptr %5, align 4
-  %7 = call i32 @"$greater.741"(i32 %3, i32 %6)
+  %7 = call i32 @"$greater.742"(i32 %3, i32 %6)
   %8 = load ptr, ptr %c, align 8
   %9 = getelementptr %11, ptr %8, i32 0, i32 18
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$greater.741"(i32 %7, i32 %10)
+  %11 = call i32 @"$greater.742"(i32 %7, i32 %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$greater.741"(i32 %0, i32 %1) {
+define internal i32 @"$greater.742"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -86451,7 +86643,7 @@ entry:
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = load i32, ptr %code, align 4
-  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.278")
+  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.279")
   ret i32 %35
 
 dead:                                             ; No predecessors!
@@ -86535,7 +86727,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.743", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.744", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -86591,7 +86783,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %200, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.278")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.279")
   %28 = load %4, ptr %2, align 1
   br label %merge
 
@@ -86646,7 +86838,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.744")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.745")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -87257,14 +87449,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.745"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.746"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.745"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.746"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -87297,7 +87489,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.340", ptr %head_name, align 8
+  store ptr @"$string.341", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %206, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -87309,7 +87501,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.335", ptr %head_name, align 8
+  store ptr @"$string.336", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -87323,7 +87515,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %61, ptr %22, i32 0, i32 1
   %24 = getelementptr %62, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.335", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.336", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -87346,7 +87538,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %61, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.339", ptr @"$string.454", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.340", ptr @"$string.455", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -87424,7 +87616,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %88, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.748"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.749"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -87561,7 +87753,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.454", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.455", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -87688,7 +87880,7 @@ merge7:                                           ; preds = %else9, %dead10
   %85 = load ptr, ptr %view, align 8
   %86 = getelementptr %166, ptr %85, i32 0, i32 1
   %87 = load i32, ptr %86, align 4
-  %88 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %87)
+  %88 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %87)
   %89 = mul i64 %84, %88
   call void @"$Progress.add"(ptr %73, i64 %89)
   %90 = load %4, ptr %3, align 1
@@ -87757,7 +87949,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.746", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.747", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -87825,7 +88017,7 @@ then:                                             ; preds = %and.lhs.true
   %25 = sext i32 %24 to i64
   %26 = sub i64 %23, %25
   %27 = load ptr, ptr %suffix, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.27", ptr %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 %26, ptr @"$string.28", ptr %27)
   br label %merge
 
 else:                                             ; preds = %and.lhs.true, %entry
@@ -87857,7 +88049,7 @@ entry:
   %6 = load ptr, ptr %view, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
-  %9 = call i64 @"$anon (./terra/base/codes.t:4).371"(i32 %8)
+  %9 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %8)
   %10 = mul i64 %5, %9
   %11 = getelementptr i8, ptr %4, i64 %10
   ret ptr %11
@@ -87904,7 +88096,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.461", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.462", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -87956,7 +88148,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.462", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.463", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -88060,7 +88252,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.747", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.748", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -88181,7 +88373,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.748"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.749"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88191,7 +88383,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.749"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.750"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -88290,14 +88482,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %174, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).751"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.749"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.750"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -88346,7 +88538,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %88, ptr %27, i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.342", ptr @"$string.454", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.343", ptr @"$string.455", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -88369,7 +88561,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %88, ptr %37, i32 0, i32 3
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.349", ptr @"$string.454", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.350", ptr @"$string.455", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -88403,7 +88595,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %88, ptr %55, i32 0, i32 4
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.347", ptr @"$string.454", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.348", ptr @"$string.455", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -88426,7 +88618,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %88, ptr %65, i32 0, i32 5
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.348", ptr @"$string.454", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.349", ptr @"$string.455", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -88456,7 +88648,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %88, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.343", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.344", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -88481,7 +88673,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.344", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.345", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -88508,7 +88700,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.345", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.346", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -88531,7 +88723,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %88, ptr %112, i32 0, i32 7
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.346", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.347", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -88628,7 +88820,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.351", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.352", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -88652,7 +88844,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.352", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.353", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -88674,7 +88866,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.353", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.354", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -88727,7 +88919,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %88, ptr %20, i32 0, i32 10
   %22 = getelementptr %62, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.355", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.356", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -88750,7 +88942,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %88, ptr %31, i32 0, i32 11
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.355", ptr @"$string.455", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.356", ptr @"$string.456", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -88823,7 +89015,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).750"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).751"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -88900,81 +89092,6 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).750"(ptr %0, ptr %1, ptr %2, i32 %3) {
-entry:
-  %code1 = alloca i32, align 4
-  %code = alloca i32, align 4
-  %width = alloca i32, align 4
-  %part_rank = alloca i32, align 4
-  %down = alloca ptr, align 8
-  %gate_up = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %gate_up, align 8
-  store ptr %2, ptr %down, align 8
-  store i32 %3, ptr %part_rank, align 4
-  %4 = load ptr, ptr %gate_up, align 8
-  %5 = getelementptr %62, ptr %4, i32 0, i32 2
-  %6 = load i32, ptr %5, align 4
-  %7 = sdiv i32 %6, 2
-  store i32 %7, ptr %width, align 4
-  %8 = load ptr, ptr %self, align 8
-  %9 = load ptr, ptr %gate_up, align 8
-  %10 = load i32, ptr %width, align 4
-  %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.357", ptr %9, i32 0, i32 %10, i32 %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
-
-then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %gate_up, align 8
-  %20 = load i32, ptr %width, align 4
-  %21 = load i32, ptr %width, align 4
-  %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.358", ptr %19, i32 %20, i32 %21, i32 %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %down, align 8
-  %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.359", ptr %30, i32 %31)
-  ret i32 %32
-
-dead6:                                            ; No predecessors!
-  ret i32 undef
-}
-
 define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).751"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
@@ -88997,7 +89114,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.361", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.358", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -89021,7 +89138,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.362", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.359", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -89043,7 +89160,82 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.363", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.360", ptr %30, i32 %31)
+  ret i32 %32
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %0, ptr %1, ptr %2, i32 %3) {
+entry:
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %width = alloca i32, align 4
+  %part_rank = alloca i32, align 4
+  %down = alloca ptr, align 8
+  %gate_up = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %gate_up, align 8
+  store ptr %2, ptr %down, align 8
+  store i32 %3, ptr %part_rank, align 4
+  %4 = load ptr, ptr %gate_up, align 8
+  %5 = getelementptr %62, ptr %4, i32 0, i32 2
+  %6 = load i32, ptr %5, align 4
+  %7 = sdiv i32 %6, 2
+  store i32 %7, ptr %width, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %gate_up, align 8
+  %10 = load i32, ptr %width, align 4
+  %11 = load i32, ptr %part_rank, align 4
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.362", ptr %9, i32 0, i32 %10, i32 %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %gate_up, align 8
+  %20 = load i32, ptr %width, align 4
+  %21 = load i32, ptr %width, align 4
+  %22 = load i32, ptr %part_rank, align 4
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.363", ptr %19, i32 %20, i32 %21, i32 %22)
+  store i32 %23, ptr %code1, align 4
+  %24 = load i32, ptr %code1, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %28 = load i32, ptr %code1, align 4
+  ret i32 %28
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %29 = load ptr, ptr %self, align 8
+  %30 = load ptr, ptr %down, align 8
+  %31 = load i32, ptr %part_rank, align 4
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.364", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -89123,7 +89315,7 @@ merge1:                                           ; preds = %else, %dead
   %41 = getelementptr %206, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
-  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).468"(ptr %42, i32 %43)
+  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %42, i32 %43)
   %45 = load ptr, ptr %model, align 8
   %46 = getelementptr %61, ptr %45, i32 0, i32 12
   %47 = load ptr, ptr %46, align 8
@@ -89300,7 +89492,7 @@ forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %22, ptr %13, i32 0, i32 2
   %15 = load i64, ptr %i, align 8
-  %16 = call ptr @"$Vector.at.381"(ptr %14, i64 %15)
+  %16 = call ptr @"$Vector.at.382"(ptr %14, i64 %15)
   store ptr %16, ptr %shard, align 8
   %17 = load ptr, ptr %shard, align 8
   %18 = getelementptr %153, ptr %17, i32 0, i32 1
@@ -89329,7 +89521,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %153, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.753", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.754", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -89653,7 +89845,7 @@ entry:
   %32 = getelementptr %212, ptr %31, i32 0, i32 3
   store i32 %30, ptr %32, align 4
   %33 = load ptr, ptr %shape, align 8
-  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).568"(ptr %33)
+  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %33)
   store i64 %34, ptr %input_bytes, align 8
   %35 = load i64, ptr %input_bytes, align 8
   %36 = load ptr, ptr %shape, align 8
@@ -89705,7 +89897,7 @@ then2:                                            ; preds = %then
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
   %71 = getelementptr i8, ptr %70, i64 0
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.754")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.755")
   %73 = load ptr, ptr %target, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -89734,7 +89926,7 @@ merge:                                            ; preds = %else, %dead
   %82 = load ptr, ptr %self, align 8
   %83 = getelementptr %212, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %80, ptr %81, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %80, ptr %81, ptr %84)
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %self, align 8
   %87 = getelementptr %212, ptr %86, i32 0, i32 0
@@ -90059,7 +90251,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.755", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.756", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -90141,7 +90333,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.757", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.758", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -90233,7 +90425,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.756", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.757", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -90300,7 +90492,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.756", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.757", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -90484,10 +90676,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %28 = load ptr, ptr %group, align 8
-  %29 = getelementptr %33, ptr %28, i32 0, i32 25
+  %29 = getelementptr %33, ptr %28, i32 0, i32 26
   %30 = load i64, ptr %29, align 8
   %31 = load ptr, ptr %group, align 8
-  %32 = getelementptr %33, ptr %31, i32 0, i32 24
+  %32 = getelementptr %33, ptr %31, i32 0, i32 25
   %33 = load i64, ptr %32, align 8
   store i64 %30, ptr %device_ns, align 8
   store i64 %33, ptr %num_graph_steps, align 8
@@ -90496,11 +90688,11 @@ merge:                                            ; preds = %else, %dead
   store i32 %35, ptr %code1, align 4
   %36 = load i64, ptr %device_ns, align 8
   %37 = load ptr, ptr %group, align 8
-  %38 = getelementptr %33, ptr %37, i32 0, i32 25
+  %38 = getelementptr %33, ptr %37, i32 0, i32 26
   store i64 %36, ptr %38, align 8
   %39 = load i64, ptr %num_graph_steps, align 8
   %40 = load ptr, ptr %group, align 8
-  %41 = getelementptr %33, ptr %40, i32 0, i32 24
+  %41 = getelementptr %33, ptr %40, i32 0, i32 25
   store i64 %39, ptr %41, align 8
   %42 = getelementptr %213, ptr %self, i32 0, i32 2
   call void @"$Trial.free"(ptr %42)
@@ -90642,7 +90834,7 @@ merge2:                                           ; preds = %else4, %dead5
   %26 = load i32, ptr %rows, align 4
   %27 = mul i32 4, %26
   %28 = load i32, ptr %most, align 4
-  %29 = call i32 @"$smaller.758"(i32 %27, i32 %28)
+  %29 = call i32 @"$smaller.759"(i32 %27, i32 %28)
   store i32 %29, ptr %rows, align 4
   br label %condition
 
@@ -90666,18 +90858,18 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %32, ptr %8, i32 0, i32 3
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.758"(i32 %7, i32 %10)
+  %11 = call i32 @"$smaller.759"(i32 %7, i32 %10)
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %32, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
-  %15 = call i32 @"$smaller.758"(i32 %11, i32 %14)
+  %15 = call i32 @"$smaller.759"(i32 %11, i32 %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.758"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.759"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -90883,7 +91075,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.759", i32 17, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.760", i32 17, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -91002,10 +91194,10 @@ entry:
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %213, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
-  %12 = call i32 @"$smaller.758"(i32 %8, i32 %11)
+  %12 = call i32 @"$smaller.759"(i32 %8, i32 %11)
   store i32 %12, ptr %most, align 4
   %13 = load i32, ptr %most, align 4
-  %14 = call i32 @"$smaller.758"(i32 16, i32 %13)
+  %14 = call i32 @"$smaller.759"(i32 16, i32 %13)
   store i32 %14, ptr %num_tokens, align 4
   br label %condition
 
@@ -91116,7 +91308,7 @@ merge2:                                           ; preds = %else4, %dead5
   %76 = load i32, ptr %num_tokens, align 4
   %77 = call i32 @"$next_prompt"(i32 %76)
   %78 = load i32, ptr %most, align 4
-  %79 = call i32 @"$smaller.758"(i32 %77, i32 %78)
+  %79 = call i32 @"$smaller.759"(i32 %77, i32 %78)
   store i32 %79, ptr %num_tokens, align 4
   br label %condition
 
@@ -91139,14 +91331,14 @@ entry:
   store ptr %5, ptr %shape, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = call i32 @"$Measuring.most_rows"(ptr %6)
-  %8 = call i32 @"$smaller.758"(i32 16, i32 %7)
+  %8 = call i32 @"$smaller.759"(i32 16, i32 %7)
   store i32 %8, ptr %rows, align 4
   %9 = load i32, ptr %rows, align 4
   %10 = load ptr, ptr %shape, align 8
   %11 = getelementptr %32, ptr %10, i32 0, i32 1
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
-  %14 = call i32 @"$smaller.758"(i32 %9, i32 %13)
+  %14 = call i32 @"$smaller.759"(i32 %9, i32 %13)
   store i32 %14, ptr %rows, align 4
   %15 = load i32, ptr %rows, align 4
   %16 = load ptr, ptr %shape, align 8
@@ -91154,7 +91346,7 @@ entry:
   %18 = load i32, ptr %17, align 4
   %19 = load i32, ptr %num_tokens, align 4
   %20 = sub i32 %18, %19
-  %21 = call i32 @"$smaller.758"(i32 %15, i32 %20)
+  %21 = call i32 @"$smaller.759"(i32 %15, i32 %20)
   ret i32 %21
 
 dead:                                             ; No predecessors!
@@ -91197,12 +91389,12 @@ entry:
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = call i32 @"$Measuring.most_rows"(ptr %2)
-  %4 = call i32 @"$smaller.758"(i32 16, i32 %3)
+  %4 = call i32 @"$smaller.759"(i32 16, i32 %3)
   store i32 %4, ptr %rows, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %213, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
-  %8 = call i32 @"$smaller.758"(i32 4096, i32 %7)
+  %8 = call i32 @"$smaller.759"(i32 4096, i32 %7)
   %9 = sub i32 %8, 1
   store i32 %9, ptr %position, align 4
   %10 = load ptr, ptr %self, align 8
@@ -91269,11 +91461,11 @@ merge2:                                           ; preds = %else4, %dead5
   %44 = getelementptr %47, ptr %43, i32 0, i32 11
   %45 = getelementptr %32, ptr %44, i32 0, i32 0
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 @"$smaller.758"(i32 64, i32 %46)
+  %47 = call i32 @"$smaller.759"(i32 64, i32 %46)
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %213, ptr %48, i32 0, i32 3
   %50 = load i32, ptr %49, align 4
-  %51 = call i32 @"$smaller.758"(i32 %47, i32 %50)
+  %51 = call i32 @"$smaller.759"(i32 %47, i32 %50)
   store i32 %51, ptr %num_tokens, align 4
   %52 = load i32, ptr %position, align 4
   %53 = add i32 %52, 1
@@ -91405,7 +91597,7 @@ entry:
   store ptr %4, ptr %planned, align 8
   %5 = load ptr, ptr %planned, align 8
   %6 = getelementptr %29, ptr %5, i32 0, i32 21
-  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).568"(ptr %6)
+  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %6)
   store i64 %7, ptr %input_bytes, align 8
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
@@ -91438,7 +91630,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.754")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.755")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -91747,7 +91939,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.760"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.761"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -91759,7 +91951,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.760"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.761"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -91771,7 +91963,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.760"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.761"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -91793,7 +91985,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.761", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.762", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -91844,7 +92036,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.762", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.763", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -91898,7 +92090,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.760"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.761"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92082,7 +92274,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %37, ptr %22, i32 0, i32 4
@@ -92220,7 +92412,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %47, ptr %41, i32 0, i32 11
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.763", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.764", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -92335,7 +92527,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.769", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.770", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -92410,7 +92602,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.764", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.765", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -92588,7 +92780,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.765", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.766", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -92805,7 +92997,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.766", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.767", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -92849,7 +93041,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.762", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.763", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -92936,7 +93128,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.760"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.761"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -92948,7 +93140,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.768"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.769"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -92966,7 +93158,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.768"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.769"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -92978,7 +93170,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.760"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.761"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -92990,7 +93182,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.760"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.761"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -93002,7 +93194,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.760"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.761"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -93015,7 +93207,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.767"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.768"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -93027,7 +93219,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.760"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.761"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -93039,7 +93231,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.760"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.761"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -93051,7 +93243,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.760"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.761"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -93060,7 +93252,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.767"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.768"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93159,7 +93351,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.768"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.769"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93299,24 +93491,24 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5405" = alloca ptr, align 8
-  %"$5404" = alloca i64, align 8
+  %"$5413" = alloca ptr, align 8
+  %"$5412" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5404", align 8
-  store ptr %2, ptr %"$5405", align 8
+  store i64 %1, ptr %"$5412", align 8
+  store ptr %2, ptr %"$5413", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5404", align 8
-  %6 = load ptr, ptr %"$5405", align 8
-  %7 = call i32 @"$Loop.cancel.772"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5412", align 8
+  %6 = load ptr, ptr %"$5413", align 8
+  %7 = call i32 @"$Loop.cancel.773"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.772"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.773"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -93327,14 +93519,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.773"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.774"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.773"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.774"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -93356,11 +93548,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %12)
+  call void @"$Loop.lock.775"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.775"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.776"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -93370,7 +93562,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %21)
+  call void @"$Loop.unlock.777"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -93386,7 +93578,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %request_id, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.123", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.124", i64 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -93432,7 +93624,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %215, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %50)
+  call void @"$Loop.unlock.777"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -93440,7 +93632,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.774"(ptr %0) {
+define internal void @"$Loop.lock.775"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -93450,7 +93642,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.775"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.776"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -93517,7 +93709,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.776"(ptr %0) {
+define internal void @"$Loop.unlock.777"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -93557,7 +93749,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %214, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.777"(ptr %14)
+  call void @"$Loop.free.778"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %214, ptr %16, i32 0, i32 1
@@ -93574,7 +93766,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.777"(ptr %0) {
+define internal void @"$Loop.free.778"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93610,7 +93802,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.778"(ptr %19)
+  call void @"$Loop.stop.779"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %215, ptr %21, i32 0, i32 17
@@ -93645,15 +93837,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %215, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.722"(ptr %41)
+  call void @"$Vector.free.723"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %215, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.722"(ptr %44)
+  call void @"$Vector.free.723"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %215, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.722"(ptr %47)
+  call void @"$Vector.free.723"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %215, ptr %49, i32 0, i32 3
@@ -93707,7 +93899,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.778"(ptr %0) {
+define internal void @"$Loop.stop.779"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93732,7 +93924,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %9)
+  call void @"$Loop.lock.775"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %215, ptr %11, i32 0, i32 11
@@ -93741,7 +93933,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %215, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %16)
+  call void @"$Loop.unlock.777"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %215, ptr %18, i32 0, i32 9
@@ -93792,30 +93984,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$5435" = alloca ptr, align 8
-  %"$5434" = alloca ptr, align 8
-  %"$5433" = alloca i32, align 4
-  %"$5432" = alloca ptr, align 8
+  %"$5443" = alloca ptr, align 8
+  %"$5442" = alloca ptr, align 8
+  %"$5441" = alloca i32, align 4
+  %"$5440" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5432", align 8
-  store i32 %2, ptr %"$5433", align 4
-  store ptr %3, ptr %"$5434", align 8
-  store ptr %4, ptr %"$5435", align 8
+  store ptr %1, ptr %"$5440", align 8
+  store i32 %2, ptr %"$5441", align 4
+  store ptr %3, ptr %"$5442", align 8
+  store ptr %4, ptr %"$5443", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %214, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5432", align 8
-  %8 = load i32, ptr %"$5433", align 4
-  %9 = load ptr, ptr %"$5434", align 8
-  %10 = load ptr, ptr %"$5435", align 8
-  %11 = call i32 @"$Loop.decode_step.779"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5440", align 8
+  %8 = load i32, ptr %"$5441", align 4
+  %9 = load ptr, ptr %"$5442", align 8
+  %10 = load ptr, ptr %"$5443", align 8
+  %11 = call i32 @"$Loop.decode_step.780"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.779"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.780"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -93850,17 +94042,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.780"(ptr %14)
+  call void @"$Loop.enter_turn.781"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.786"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.787"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.798"(ptr %22)
+  call void @"$Loop.leave_turn.799"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -93869,7 +94061,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.780"(ptr %0) {
+define internal void @"$Loop.enter_turn.781"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93880,12 +94072,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.781"(ptr %6)
+  call void @"$Loop.land.782"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.781"(ptr %0) {
+define internal void @"$Loop.land.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93899,7 +94091,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.782"(ptr %6)
+  call void @"$Loop.sample.783"(ptr %6)
   %7 = load %4, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 3
@@ -93954,7 +94146,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
   %40 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.785"(ptr %39, i64 %40)
+  call void @"$Loop.record_step.786"(ptr %39, i64 %40)
   %41 = load %4, ptr %3, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %215, ptr %42, i32 0, i32 3
@@ -93986,7 +94178,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$Loop.sample.782"(ptr %0) {
+define internal void @"$Loop.sample.783"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94017,7 +94209,7 @@ merge:                                            ; preds = %else, %dead
   %11 = getelementptr i8, ptr %10, i64 0
   store i8 0, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = call i32 @"$Loop.sample_launched.783"(ptr %12, ptr %message)
+  %13 = call i32 @"$Loop.sample_launched.784"(ptr %12, ptr %message)
   store i32 %13, ptr %code, align 4
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %215, ptr %14, i32 0, i32 35
@@ -94052,7 +94244,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.sample_launched.783"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.sample_launched.784"(ptr %0, ptr %1) {
 entry:
   %code4 = alloca i32, align 4
   %begin = alloca i64, align 8
@@ -94102,13 +94294,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %20)
+  call void @"$Loop.lock.775"(ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.784"(ptr %22)
+  call void @"$Loop.take_masks.785"(ptr %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %24)
+  call void @"$Loop.unlock.777"(ptr %24)
   %25 = load %4, ptr %3, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %215, ptr %26, i32 0, i32 3
@@ -94200,7 +94392,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.take_masks.784"(ptr %0) {
+define internal void @"$Loop.take_masks.785"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -94931,7 +95123,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.785"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.786"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -94985,14 +95177,14 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %33 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %33)
+  call void @"$Loop.lock.775"(ptr %33)
   %34 = load %4, ptr %4, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %215, ptr %35, i32 0, i32 39
   call void @"$StepRing.push"(ptr %36, ptr %step)
   %37 = load %4, ptr %3, align 1
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %38)
+  call void @"$Loop.unlock.777"(ptr %38)
   %39 = load %4, ptr %2, align 1
   ret void
 }
@@ -95020,7 +95212,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.786"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.787"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -95040,7 +95232,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.787"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.788"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -95062,7 +95254,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.789"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.790"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -95087,7 +95279,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.56", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.57", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -95115,7 +95307,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.790"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.791"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -95145,7 +95337,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.793"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.794"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -95179,7 +95371,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.793"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.794"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -95205,7 +95397,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.787"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.788"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95215,14 +95407,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %4)
+  call void @"$Loop.lock.775"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.788"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.789"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %9)
+  call void @"$Loop.unlock.777"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -95231,7 +95423,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.788"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.789"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95264,7 +95456,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.51", ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.52", ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -95292,7 +95484,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.789"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.790"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -95336,7 +95528,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.52")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.53")
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -95398,7 +95590,7 @@ then9:                                            ; preds = %then5
   %62 = getelementptr %215, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.53", i64 %59, i32 %60, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.54", i64 %59, i32 %60, i32 %64)
   %66 = load ptr, ptr %target7, align 8
   %67 = getelementptr %5, ptr %66, i32 0, i32 0
   %68 = getelementptr [1024 x i8], ptr %67, i32 0, i32 0
@@ -95426,7 +95618,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.790"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.791"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -95443,12 +95635,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.791"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.792"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.792"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.793"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -95501,7 +95693,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.791"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.792"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -95533,7 +95725,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.792"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.793"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95576,7 +95768,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %pool, align 8
   %26 = getelementptr %41, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.57", i32 %22, i32 %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.58", i32 %22, i32 %24, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -95604,7 +95796,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.793"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.794"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -95662,7 +95854,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.794"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.795"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -95702,14 +95894,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.797"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.798"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.794"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.795"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -95757,7 +95949,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.796"(ptr %26)
+  call void @"$Loop.check_ranks.797"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -95922,7 +96114,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %216, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.795", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.796", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -96541,7 +96733,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.796"(ptr %0) {
+define internal void @"$Loop.check_ranks.797"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96585,13 +96777,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %24)
+  call void @"$Loop.lock.775"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %215, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %28)
+  call void @"$Loop.unlock.777"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -96602,7 +96794,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.797"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.798"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96649,7 +96841,7 @@ then2:                                            ; preds = %then
   %27 = load i32, ptr %position, align 4
   %28 = load i32, ptr %row, align 4
   %29 = add i32 %27, %28
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.86", i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.87", i32 %29)
   %31 = load ptr, ptr %target, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -96677,7 +96869,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.798"(ptr %0) {
+define internal void @"$Loop.leave_turn.799"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96685,10 +96877,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.799"(ptr %4)
+  call void @"$Loop.publish.800"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.806"(ptr %6)
+  call void @"$Loop.wake.807"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 5
@@ -96697,7 +96889,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.799"(ptr %0) {
+define internal void @"$Loop.publish.800"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96722,7 +96914,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.93", i32 176, ptr @"$string.94")
+  call void @"$check.fail"(ptr @"$string.94", i32 176, ptr @"$string.95")
   %16 = load %4, ptr %9, align 1
   br label %merge
 
@@ -96731,27 +96923,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %17)
+  call void @"$Loop.lock.775"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.800"(ptr %19)
+  call void @"$Loop.publish_events.801"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.802"(ptr %21)
+  call void @"$Loop.remove_ended.803"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.803"(ptr %23)
+  call void @"$Loop.publish_outputs.804"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.804"(ptr %25)
+  call void @"$Loop.publish_counters.805"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i64 @"$Loop.next_wake.805"(ptr %27)
+  %28 = call i64 @"$Loop.next_wake.806"(ptr %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %215, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %31)
+  call void @"$Loop.unlock.777"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -96786,12 +96978,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %52 = load ptr, ptr %s, align 8
   %53 = getelementptr %39, ptr %52, i32 0, i32 6
-  call void @"$Vector.clear.99"(ptr %53)
+  call void @"$Vector.clear.100"(ptr %53)
   %54 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish_events.800"(ptr %0) {
+define internal void @"$Loop.publish_events.801"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96871,7 +97063,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.801"(ptr %54)
+  call void @"$Loop.announce.802"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -96882,7 +97074,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.801"(ptr %0) {
+define internal void @"$Loop.announce.802"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -96898,7 +97090,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.802"(ptr %0) {
+define internal void @"$Loop.remove_ended.803"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -96953,7 +97145,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.803"(ptr %0) {
+define internal void @"$Loop.publish_outputs.804"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -96997,7 +97189,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.804"(ptr %0) {
+define internal void @"$Loop.publish_counters.805"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -97098,7 +97290,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$Loop.next_wake.805"(ptr %0) {
+define internal i64 @"$Loop.next_wake.806"(ptr %0) {
 entry:
   %deadline = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97152,14 +97344,14 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.wake.806"(ptr %0) {
+define internal void @"$Loop.wake.807"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %3)
+  call void @"$Loop.lock.775"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 13
@@ -97168,7 +97360,7 @@ entry:
   %8 = getelementptr %215, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %10)
+  call void @"$Loop.unlock.777"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -97238,14 +97430,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5444" = alloca ptr, align 8
+  %"$5452" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5444", align 8
+  store ptr %1, ptr %"$5452", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5444", align 8
-  call void @"$Loop.free_state.807"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5452", align 8
+  call void @"$Loop.free_state.808"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -97253,7 +97445,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.807"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.808"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97263,19 +97455,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.780"(ptr %5)
+  call void @"$Loop.enter_turn.781"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.808"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.809"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.798"(ptr %10)
+  call void @"$Loop.leave_turn.799"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.808"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.809"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97309,14 +97501,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5420" = alloca ptr, align 8
+  %"$5428" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5420", align 8
+  store ptr %1, ptr %"$5428", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5420", align 8
-  call void @"$Loop.info.809"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5428", align 8
+  call void @"$Loop.info.810"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -97324,7 +97516,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.809"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.810"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -97334,7 +97526,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %4)
+  call void @"$Loop.lock.775"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %215, ptr %6, i32 0, i32 26
@@ -97496,7 +97688,7 @@ merge:                                            ; preds = %else, %then
   %132 = getelementptr %194, ptr %131, i32 0, i32 50
   store i64 %130, ptr %132, align 8
   %133 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %133)
+  call void @"$Loop.unlock.777"(ptr %133)
   %134 = load %4, ptr %2, align 1
   ret void
 }
@@ -97542,7 +97734,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %214, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.810"(ptr %3)
+  call void @"$Loop.iterate.811"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -97550,7 +97742,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.810"(ptr %0) {
+define internal void @"$Loop.iterate.811"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97562,14 +97754,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = call zeroext i1 @"$Loop.has_pending_orders.811"(ptr %8)
+  %9 = call zeroext i1 @"$Loop.has_pending_orders.812"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.781"(ptr %12)
+  call void @"$Loop.land.782"(ptr %12)
   %13 = load %4, ptr %7, align 1
   br label %merge
 
@@ -97578,10 +97770,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.812"(ptr %14)
+  call void @"$Loop.take_orders.813"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.796"(ptr %16)
+  call void @"$Loop.check_ranks.797"(ptr %16)
   %17 = load %4, ptr %5, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %215, ptr %18, i32 0, i32 3
@@ -97592,27 +97784,27 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.resume_launched.815"(ptr %23)
+  call void @"$Loop.resume_launched.816"(ptr %23)
   %24 = load %4, ptr %4, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.819"(ptr %25)
+  call void @"$Loop.make_step.820"(ptr %25)
   %26 = load %4, ptr %3, align 1
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.796"(ptr %27)
+  call void @"$Loop.check_ranks.797"(ptr %27)
   %28 = load %4, ptr %2, align 1
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.799"(ptr %29)
+  call void @"$Loop.publish.800"(ptr %29)
   %30 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.811"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.812"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -97620,14 +97812,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %3)
+  call void @"$Loop.lock.775"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %8)
+  call void @"$Loop.unlock.777"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -97637,7 +97829,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.812"(ptr %0) {
+define internal void @"$Loop.take_orders.813"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97654,7 +97846,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 20
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %11)
+  call void @"$Loop.lock.775"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %215, ptr %13, i32 0, i32 17
@@ -97706,10 +97898,10 @@ merge:                                            ; preds = %forcond
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %215, ptr %48, i32 0, i32 17
-  call void @"$Vector.clear.99"(ptr %49)
+  call void @"$Vector.clear.100"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.784"(ptr %51)
+  call void @"$Loop.take_masks.785"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %215, ptr %53, i32 0, i32 13
@@ -97719,7 +97911,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.813"(ptr %57)
+  call void @"$Loop.obey_all.814"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -97728,7 +97920,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %59)
+  call void @"$Loop.unlock.777"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -97741,7 +97933,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.813"(ptr %0) {
+define internal void @"$Loop.obey_all.814"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -97772,7 +97964,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.814"(ptr %12, ptr %19)
+  call void @"$Loop.obey.815"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -97785,7 +97977,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.814"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.815"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97859,7 +98051,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal void @"$Loop.resume_launched.815"(ptr %0) {
+define internal void @"$Loop.resume_launched.816"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97868,7 +98060,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = call zeroext i1 @"$Loop.waits_for_masks.816"(ptr %5)
+  %6 = call zeroext i1 @"$Loop.waits_for_masks.817"(ptr %5)
   %7 = zext i1 %6 to i8
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
@@ -97893,23 +98085,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.782"(ptr %17)
+  call void @"$Loop.sample.783"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = call zeroext i1 @"$Loop.lands_at_once.818"(ptr %19)
+  %20 = call zeroext i1 @"$Loop.lands_at_once.819"(ptr %19)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.781"(ptr %23)
+  call void @"$Loop.land.782"(ptr %23)
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.819"(ptr %25)
+  call void @"$Loop.make_step.820"(ptr %25)
   %26 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97917,7 +98109,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Loop.waits_for_masks.816"(ptr %0) {
+define internal zeroext i1 @"$Loop.waits_for_masks.817"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97968,7 +98160,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead4
   %19 = load ptr, ptr %self, align 8
   %20 = load i64, ptr %now, align 8
-  call void @"$Loop.find_due.817"(ptr %19, i64 %20)
+  call void @"$Loop.find_due.818"(ptr %19, i64 %20)
   %21 = load %4, ptr %1, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %215, ptr %22, i32 0, i32 34
@@ -98006,7 +98198,7 @@ dead5:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.find_due.817"(ptr %0, i64 %1) {
+define internal void @"$Loop.find_due.818"(ptr %0, i64 %1) {
 entry:
   %forward_ns = alloca i64, align 8
   %now = alloca i64, align 8
@@ -98063,7 +98255,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %34, label %then, label %else
 }
 
-define internal zeroext i1 @"$Loop.lands_at_once.818"(ptr %0) {
+define internal zeroext i1 @"$Loop.lands_at_once.819"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -98101,7 +98293,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.make_step.819"(ptr %0) {
+define internal void @"$Loop.make_step.820"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %has_step = alloca i8, align 1
@@ -98121,7 +98313,7 @@ entry:
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %was_in_flight, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = call zeroext i1 @"$Loop.plan.820"(ptr %11)
+  %12 = call zeroext i1 @"$Loop.plan.821"(ptr %11)
   %13 = zext i1 %12 to i8
   store i8 %13, ptr %has_step, align 1
   %14 = load i8, ptr %has_step, align 1
@@ -98149,7 +98341,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = load ptr, ptr %self, align 8
   %30 = load i8, ptr %has_step, align 1
   %31 = icmp ne i8 %30, 0
-  call void @"$Loop.advance_planned.821"(ptr %29, i1 zeroext %31)
+  call void @"$Loop.advance_planned.822"(ptr %29, i1 zeroext %31)
   %32 = load %4, ptr %1, align 1
   ret void
 
@@ -98167,7 +98359,7 @@ or.lhs.false1:                                    ; preds = %entry
   br i1 %39, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.plan.820"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.821"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -98210,7 +98402,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.821"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.822"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98221,7 +98413,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.822"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.823"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -98242,13 +98434,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.827"(ptr %16)
+  call void @"$Loop.execute.828"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.781"(ptr %18)
+  call void @"$Loop.land.782"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -98256,7 +98448,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.822"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.823"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98318,7 +98510,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.823"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.824"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -98399,7 +98591,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.825"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.826"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -98480,7 +98672,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.826"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.827"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -98532,7 +98724,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.823"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.824"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -98591,7 +98783,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.661", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.662", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -98667,7 +98859,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.663", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.664", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -98776,7 +98968,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %216, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.824", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.825", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -98827,7 +99019,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.825"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.826"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -98886,7 +99078,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.662", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.663", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -98948,7 +99140,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.826"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.827"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -99140,7 +99332,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.827"(ptr %0) {
+define internal void @"$Loop.execute.828"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99157,7 +99349,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.828"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.829"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -99178,7 +99370,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.781"(ptr %23)
+  call void @"$Loop.land.782"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -99234,14 +99426,14 @@ merge1:                                           ; preds = %else3, %dead
   %54 = getelementptr %215, ptr %53, i32 0, i32 31
   store i64 %52, ptr %54, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = call zeroext i1 @"$Loop.lands_at_once.818"(ptr %55)
+  %56 = call zeroext i1 @"$Loop.lands_at_once.819"(ptr %55)
   %57 = zext i1 %56 to i8
   %58 = trunc i8 %57 to i1
   br i1 %58, label %and.lhs.true7, label %else6
 
 then5:                                            ; preds = %and.lhs.true7
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.781"(ptr %59)
+  call void @"$Loop.land.782"(ptr %59)
   %60 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -99260,7 +99452,7 @@ and.lhs.true7:                                    ; preds = %merge1
   br i1 %65, label %else6, label %then5
 }
 
-define internal i32 @"$Loop.launch.828"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.829"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -99339,7 +99531,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.829"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.830"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -99354,7 +99546,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.829"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.830"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -99561,7 +99753,7 @@ merge:                                            ; preds = %else, %then
   %105 = load ptr, ptr %self, align 8
   %106 = getelementptr %214, ptr %105, i32 0, i32 1
   %107 = load ptr, ptr %message, align 8
-  %108 = call i32 @"$Loop.init.830"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
+  %108 = call i32 @"$Loop.init.831"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
   store i32 %108, ptr %code, align 4
   %109 = load ptr, ptr %self, align 8
   %110 = getelementptr %214, ptr %109, i32 0, i32 4
@@ -99971,7 +100163,7 @@ entry:
   store ptr %0, ptr %target, align 8
   store ptr %1, ptr %shape, align 8
   %2 = load ptr, ptr %shape, align 8
-  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).568"(ptr %2)
+  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %2)
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
@@ -100000,7 +100192,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.830"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.831"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -100058,7 +100250,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.831"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.832"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -100079,7 +100271,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.832"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.833"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -100099,7 +100291,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.804"(ptr %54)
+  call void @"$Loop.publish_counters.805"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -100107,7 +100299,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.831"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.832"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -100177,7 +100369,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %215, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.760"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.761"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -100189,7 +100381,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %215, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.760"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.761"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -100201,7 +100393,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %215, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.760"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.761"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -100223,7 +100415,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %215, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.761", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.762", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -100274,7 +100466,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.762", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.763", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -100302,7 +100494,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.832"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.833"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -100331,7 +100523,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %215, ptr %22, i32 0, i32 4
@@ -100406,27 +100598,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5416" = alloca ptr, align 8
-  %"$5415" = alloca i32, align 4
-  %"$5414" = alloca ptr, align 8
+  %"$5424" = alloca ptr, align 8
+  %"$5423" = alloca i32, align 4
+  %"$5422" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5414", align 8
-  store i32 %2, ptr %"$5415", align 4
-  store ptr %3, ptr %"$5416", align 8
+  store ptr %1, ptr %"$5422", align 8
+  store i32 %2, ptr %"$5423", align 4
+  store ptr %3, ptr %"$5424", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5414", align 8
-  %7 = load i32, ptr %"$5415", align 4
-  %8 = load ptr, ptr %"$5416", align 8
-  %9 = call i32 @"$Loop.poll.833"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5422", align 8
+  %7 = load i32, ptr %"$5423", align 4
+  %8 = load ptr, ptr %"$5424", align 8
+  %9 = call i32 @"$Loop.poll.834"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.833"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.834"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -100477,7 +100669,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %22)
+  call void @"$Loop.lock.775"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %215, ptr %24, i32 0, i32 21
@@ -100510,7 +100702,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %215, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %44)
+  call void @"$Loop.unlock.777"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -100520,24 +100712,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5408" = alloca ptr, align 8
-  %"$5407" = alloca i64, align 8
+  %"$5416" = alloca ptr, align 8
+  %"$5415" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5407", align 8
-  store ptr %2, ptr %"$5408", align 8
+  store i64 %1, ptr %"$5415", align 8
+  store ptr %2, ptr %"$5416", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5407", align 8
-  %6 = load ptr, ptr %"$5408", align 8
-  %7 = call i32 @"$Loop.preempt.834"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5415", align 8
+  %6 = load ptr, ptr %"$5416", align 8
+  %7 = call i32 @"$Loop.preempt.835"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.834"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.835"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -100548,7 +100740,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.773"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.774"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -100557,29 +100749,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5430" = alloca ptr, align 8
-  %"$5429" = alloca ptr, align 8
-  %"$5428" = alloca ptr, align 8
-  %"$5427" = alloca i8, align 1
-  %"$5426" = alloca i32, align 4
-  %"$5425" = alloca ptr, align 8
+  %"$5438" = alloca ptr, align 8
+  %"$5437" = alloca ptr, align 8
+  %"$5436" = alloca ptr, align 8
+  %"$5435" = alloca i8, align 1
+  %"$5434" = alloca i32, align 4
+  %"$5433" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5425", align 8
-  store i32 %2, ptr %"$5426", align 4
+  store ptr %1, ptr %"$5433", align 8
+  store i32 %2, ptr %"$5434", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5427", align 1
-  store ptr %4, ptr %"$5428", align 8
-  store ptr %5, ptr %"$5429", align 8
-  store ptr %6, ptr %"$5430", align 8
+  store i8 %7, ptr %"$5435", align 1
+  store ptr %4, ptr %"$5436", align 8
+  store ptr %5, ptr %"$5437", align 8
+  store ptr %6, ptr %"$5438", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %214, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5425", align 8
-  %11 = load i32, ptr %"$5426", align 4
-  %12 = load i8, ptr %"$5427", align 1
-  %13 = load ptr, ptr %"$5428", align 8
-  %14 = load ptr, ptr %"$5429", align 8
-  %15 = load ptr, ptr %"$5430", align 8
+  %10 = load ptr, ptr %"$5433", align 8
+  %11 = load i32, ptr %"$5434", align 4
+  %12 = load i8, ptr %"$5435", align 1
+  %13 = load ptr, ptr %"$5436", align 8
+  %14 = load ptr, ptr %"$5437", align 8
+  %15 = load ptr, ptr %"$5438", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -100649,7 +100841,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.835")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.836")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -100674,7 +100866,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.780"(ptr %38)
+  call void @"$Loop.enter_turn.781"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -100687,7 +100879,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.798"(ptr %49)
+  call void @"$Loop.leave_turn.799"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -100724,7 +100916,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.787"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.788"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -100744,7 +100936,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.836"(ptr noalias sret(%188) %8, ptr %18)
+  call void @"$Loop.limits.837"(ptr noalias sret(%188) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -100832,7 +101024,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.808"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.809"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -100853,7 +101045,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.836"(ptr noalias sret(%188) %0, ptr %1) {
+define internal void @"$Loop.limits.837"(ptr noalias sret(%188) %0, ptr %1) {
 entry:
   %2 = alloca %188, align 8
   %3 = alloca %219, align 8
@@ -100973,7 +101165,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %215, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.837", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.838", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -101052,7 +101244,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %215, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.838", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.839", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -101125,7 +101317,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.790"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.791"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -101318,7 +101510,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.794"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.795"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -101375,7 +101567,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.797"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.798"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -101399,7 +101591,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.839"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.840"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %215, ptr %12, i32 0, i32 2
@@ -101416,7 +101608,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %215, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.839"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.840"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -101435,7 +101627,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.839"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.840"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -101450,7 +101642,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.839"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.840"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -101472,24 +101664,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5423" = alloca ptr, align 8
-  %"$5422" = alloca i32, align 4
+  %"$5431" = alloca ptr, align 8
+  %"$5430" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5422", align 4
-  store ptr %2, ptr %"$5423", align 8
+  store i32 %1, ptr %"$5430", align 4
+  store ptr %2, ptr %"$5431", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5422", align 4
-  %6 = load ptr, ptr %"$5423", align 8
-  %7 = call i32 @"$Loop.resize_pool.840"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5430", align 4
+  %6 = load ptr, ptr %"$5431", align 8
+  %7 = call i32 @"$Loop.resize_pool.841"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.840"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.841"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -101520,15 +101712,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.780"(ptr %12)
+  call void @"$Loop.enter_turn.781"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.841"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.842"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.798"(ptr %18)
+  call void @"$Loop.leave_turn.799"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -101537,7 +101729,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.841"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.842"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -101555,7 +101747,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.842"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.843"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -101602,7 +101794,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.660", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.661", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -101625,7 +101817,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.822"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.823"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %215, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -101689,7 +101881,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.842"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.843"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -101701,12 +101893,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %5)
+  call void @"$Loop.lock.775"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.843"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.844"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -101727,7 +101919,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %19)
+  call void @"$Loop.unlock.777"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -101747,7 +101939,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.843"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.844"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -101799,7 +101991,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %215, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.654", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.655", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -101852,7 +102044,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.655", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.656", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -101904,7 +102096,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %215, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.656", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.657", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -101928,7 +102120,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.788"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.789"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -101950,14 +102142,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.844"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.845"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.844"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.845"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -102030,7 +102222,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.657", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.658", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -102079,7 +102271,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.668", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.669", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -102152,28 +102344,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$5442" = alloca ptr, align 8
-  %"$5441" = alloca ptr, align 8
-  %"$5440" = alloca i32, align 4
-  %"$5439" = alloca ptr, align 8
-  %"$5438" = alloca ptr, align 8
-  %"$5437" = alloca i32, align 4
+  %"$5450" = alloca ptr, align 8
+  %"$5449" = alloca ptr, align 8
+  %"$5448" = alloca i32, align 4
+  %"$5447" = alloca ptr, align 8
+  %"$5446" = alloca ptr, align 8
+  %"$5445" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5437", align 4
-  store ptr %2, ptr %"$5438", align 8
-  store ptr %3, ptr %"$5439", align 8
-  store i32 %4, ptr %"$5440", align 4
-  store ptr %5, ptr %"$5441", align 8
-  store ptr %6, ptr %"$5442", align 8
+  store i32 %1, ptr %"$5445", align 4
+  store ptr %2, ptr %"$5446", align 8
+  store ptr %3, ptr %"$5447", align 8
+  store i32 %4, ptr %"$5448", align 4
+  store ptr %5, ptr %"$5449", align 8
+  store ptr %6, ptr %"$5450", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %214, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5437", align 4
-  %10 = load ptr, ptr %"$5438", align 8
-  %11 = load ptr, ptr %"$5439", align 8
-  %12 = load i32, ptr %"$5440", align 4
-  %13 = load ptr, ptr %"$5441", align 8
-  %14 = load ptr, ptr %"$5442", align 8
+  %9 = load i32, ptr %"$5445", align 4
+  %10 = load ptr, ptr %"$5446", align 8
+  %11 = load ptr, ptr %"$5447", align 8
+  %12 = load i32, ptr %"$5448", align 4
+  %13 = load ptr, ptr %"$5449", align 8
+  %14 = load ptr, ptr %"$5450", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -102220,7 +102412,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.780"(ptr %16)
+  call void @"$Loop.enter_turn.781"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -102232,7 +102424,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.798"(ptr %26)
+  call void @"$Loop.leave_turn.799"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -102270,7 +102462,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.787"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.788"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -102365,7 +102557,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.791"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.792"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -102376,7 +102568,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.792"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.793"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -102466,7 +102658,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.794"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.795"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -102707,7 +102899,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.845", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.846", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -102750,7 +102942,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.846", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.847", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -102803,7 +102995,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.847", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.848", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -102873,7 +103065,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.848")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.849")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -102927,7 +103119,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.789"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.790"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -102991,7 +103183,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.849", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.850", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103056,7 +103248,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.790"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.791"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -103085,7 +103277,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.826"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.827"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -103399,7 +103591,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.850", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103452,7 +103644,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.851", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.852", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -103537,27 +103729,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5412" = alloca ptr, align 8
-  %"$5411" = alloca i32, align 4
-  %"$5410" = alloca ptr, align 8
+  %"$5420" = alloca ptr, align 8
+  %"$5419" = alloca i32, align 4
+  %"$5418" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5410", align 8
-  store i32 %2, ptr %"$5411", align 4
-  store ptr %3, ptr %"$5412", align 8
+  store ptr %1, ptr %"$5418", align 8
+  store i32 %2, ptr %"$5419", align 4
+  store ptr %3, ptr %"$5420", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5410", align 8
-  %7 = load i32, ptr %"$5411", align 4
-  %8 = load ptr, ptr %"$5412", align 8
-  %9 = call i32 @"$Loop.set_masks.852"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5418", align 8
+  %7 = load i32, ptr %"$5419", align 4
+  %8 = load ptr, ptr %"$5420", align 8
+  %9 = call i32 @"$Loop.set_masks.853"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.852"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.853"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -103611,7 +103803,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.669", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.670", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -103634,19 +103826,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %38)
+  call void @"$Loop.lock.775"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.853"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.854"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %215, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %48)
+  call void @"$Loop.unlock.777"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -103655,7 +103847,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.853"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.854"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -103689,7 +103881,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %187, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.854"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.855"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -103747,7 +103939,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.854"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.855"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -103764,7 +103956,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %187, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.775"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.776"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -103789,7 +103981,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %mask, align 8
   %24 = getelementptr %187, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.123", i64 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.124", i64 %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -103817,7 +104009,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %187, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.855"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.856"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -103852,7 +104044,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.855"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.856"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -103891,7 +104083,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.670", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.671", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -103943,7 +104135,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 30
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.671", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.672", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103995,7 +104187,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 32
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.672", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.673", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -104025,27 +104217,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5402" = alloca ptr, align 8
-  %"$5401" = alloca ptr, align 8
-  %"$5400" = alloca ptr, align 8
+  %"$5410" = alloca ptr, align 8
+  %"$5409" = alloca ptr, align 8
+  %"$5408" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5400", align 8
-  store ptr %2, ptr %"$5401", align 8
-  store ptr %3, ptr %"$5402", align 8
+  store ptr %1, ptr %"$5408", align 8
+  store ptr %2, ptr %"$5409", align 8
+  store ptr %3, ptr %"$5410", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5400", align 8
-  %7 = load ptr, ptr %"$5401", align 8
-  %8 = load ptr, ptr %"$5402", align 8
-  %9 = call i32 @"$Loop.submit.856"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$5408", align 8
+  %7 = load ptr, ptr %"$5409", align 8
+  %8 = load ptr, ptr %"$5410", align 8
+  %9 = call i32 @"$Loop.submit.857"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.856"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.857"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -104070,13 +104262,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %13)
+  call void @"$Loop.lock.775"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.836"(ptr noalias sret(%188) %8, ptr %15)
+  call void @"$Loop.limits.837"(ptr noalias sret(%188) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %16)
+  call void @"$Loop.unlock.777"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -104103,12 +104295,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %29)
+  call void @"$Loop.lock.775"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.857"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.858"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -104129,7 +104321,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %43)
+  call void @"$Loop.unlock.777"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -104161,7 +104353,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.857"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.858"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -104182,7 +104374,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.788"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.789"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -104202,7 +104394,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.836"(ptr noalias sret(%188) %6, ptr %15)
+  call void @"$Loop.limits.837"(ptr noalias sret(%188) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -104234,7 +104426,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.858"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.859"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -104264,7 +104456,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.859"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.860"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -104291,7 +104483,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.860"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.861"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -104360,7 +104552,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.858"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.859"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104407,7 +104599,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %215, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.710", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.711", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -104435,7 +104627,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.859"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.860"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104509,7 +104701,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.711", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.712", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -104537,7 +104729,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.860"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.861"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104569,7 +104761,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %215, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.861", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.862", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -104594,7 +104786,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.719", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.720", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -104625,7 +104817,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.861"(ptr %0) {
+define internal ptr @"$engine_thread.862"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -104634,7 +104826,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.862"(ptr %3)
+  call void @"$Loop.run.863"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -104642,7 +104834,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.862"(ptr %0) {
+define internal void @"$Loop.run.863"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -104655,7 +104847,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.863"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.864"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -104666,7 +104858,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.810"(ptr %13)
+  call void @"$Loop.iterate.811"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %215, ptr %15, i32 0, i32 5
@@ -104676,7 +104868,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.780"(ptr %18)
+  call void @"$Loop.enter_turn.781"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %215, ptr %20, i32 0, i32 5
@@ -104685,7 +104877,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.863"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.864"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -104694,7 +104886,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %3)
+  call void @"$Loop.lock.775"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 21
@@ -104746,7 +104938,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %42)
+  call void @"$Loop.unlock.777"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -104761,7 +104953,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.864"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.865"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -104770,7 +104962,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.864"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.865"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -104841,21 +105033,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5418" = alloca i64, align 8
+  %"$5426" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5418", align 8
+  store i64 %1, ptr %"$5426", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %214, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5418", align 8
-  %5 = call i32 @"$Loop.wait.865"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5426", align 8
+  %5 = call i32 @"$Loop.wait.866"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.865"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.866"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -104885,7 +105077,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.774"(ptr %11)
+  call void @"$Loop.lock.775"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -104927,7 +105119,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.776"(ptr %37)
+  call void @"$Loop.unlock.777"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -104974,7 +105166,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.866"(ptr %blocks)
+  call void @"$Vector.init.867"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -105027,7 +105219,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.867"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.868"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -105066,7 +105258,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.869"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.870"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -105099,7 +105291,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.870"(ptr %blocks)
+  call void @"$Vector.free.871"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -105110,7 +105302,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.866"(ptr %0) {
+define internal void @"$Vector.init.867"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105126,7 +105318,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.867"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.868"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -105137,7 +105329,7 @@ entry:
   %4 = getelementptr %220, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.868"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.869"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -105174,7 +105366,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.868"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.869"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -105273,7 +105465,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.869"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.870"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -105287,7 +105479,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -105316,7 +105508,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.870"(ptr %0) {
+define internal void @"$Vector.free.871"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105328,7 +105520,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.866"(ptr %7)
+  call void @"$Vector.init.867"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -105355,7 +105547,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.871"(ptr %map)
+  call void @"$Map.init.872"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -105382,7 +105574,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.874"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.875"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -105434,7 +105626,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.883"(ptr %map)
+  call void @"$Map.clear.884"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -105451,7 +105643,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.874"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.875"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -105467,7 +105659,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.885"(ptr %map)
+  call void @"$Map.free.886"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -105482,7 +105674,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.874"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.875"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -105492,7 +105684,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.871"(ptr %0) {
+define internal void @"$Map.init.872"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105506,7 +105698,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %221, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.872"(ptr %8)
+  call void @"$Vector.init.873"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %221, ptr %10, i32 0, i32 2
@@ -105515,7 +105707,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.872"(ptr %0) {
+define internal void @"$Vector.init.873"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105572,7 +105764,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.874"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.875"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -105605,7 +105797,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.878"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.879"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -105618,7 +105810,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.878"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.879"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -105641,7 +105833,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.873", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.874", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -105663,7 +105855,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.874"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.875"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -105707,13 +105899,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.877"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.878"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.875"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.876"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -105737,7 +105929,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %221, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.876"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.877"(ptr %37, i64 %39)
   %41 = getelementptr %223, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -105745,7 +105937,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.875"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.876"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -105798,7 +105990,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.876"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.877"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %223, ptr %37, i32 0, i32 1
@@ -105854,7 +106046,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.876"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.877"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -105868,7 +106060,7 @@ entry:
   br i1 %6, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.14", i32 70, ptr @"$string.12")
+  call void @"$check.fail"(ptr @"$string.15", i32 70, ptr @"$string.13")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -105897,7 +106089,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.877"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.878"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -105925,7 +106117,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.878"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.879"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %223, align 8
   %5 = alloca %223, align 8
@@ -105950,7 +106142,7 @@ entry:
   %14 = getelementptr %222, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.879"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.880"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -105971,7 +106163,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.877"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.878"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -105980,7 +106172,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.875"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.876"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %221, ptr %33, i32 0, i32 2
@@ -106006,7 +106198,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.876"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.877"(ptr %45, i64 %53)
   %55 = getelementptr %223, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -106044,7 +106236,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.882"(ptr %57, ptr byval(%223) %4)
+  %74 = call zeroext i1 @"$Vector.push.883"(ptr %57, ptr byval(%223) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -106078,7 +106270,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.879"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.880"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -106118,7 +106310,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %221, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.880"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.881"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -106126,7 +106318,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.881"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.882"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -106147,7 +106339,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.880"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.881"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -106246,7 +106438,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.881"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.882"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -106259,7 +106451,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %221, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
-  %6 = call zeroext i1 @"$Vector.resize.185"(ptr %4, i64 %5)
+  %6 = call zeroext i1 @"$Vector.resize.186"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
   br i1 %8, label %else, label %then
@@ -106320,7 +106512,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %221, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.876"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.877"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -106339,7 +106531,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.875"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.876"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -106353,7 +106545,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.882"(ptr %0, ptr byval(%223) %1) {
+define internal zeroext i1 @"$Vector.push.883"(ptr %0, ptr byval(%223) %1) {
 entry:
   %value = alloca %223, align 8
   %self = alloca ptr, align 8
@@ -106364,7 +106556,7 @@ entry:
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.880"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.881"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -106400,7 +106592,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.883"(ptr %0) {
+define internal void @"$Map.clear.884"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106408,16 +106600,16 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.884"(ptr %4)
+  call void @"$Vector.clear.885"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %221, ptr %6, i32 0, i32 2
-  call void @"$Vector.clear.183"(ptr %7)
+  call void @"$Vector.clear.184"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.884"(ptr %0) {
+define internal void @"$Vector.clear.885"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -106427,7 +106619,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.885"(ptr %0) {
+define internal void @"$Map.free.886"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106435,7 +106627,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.886"(ptr %4)
+  call void @"$Vector.free.887"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %221, ptr %6, i32 0, i32 2
@@ -106444,7 +106636,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.886"(ptr %0) {
+define internal void @"$Vector.free.887"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106456,7 +106648,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.872"(ptr %7)
+  call void @"$Vector.init.873"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -106702,7 +106894,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.887", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.888", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -106730,7 +106922,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %229, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %229, ptr %6, i32 0, i32 2
-  store ptr @"$string.887", ptr %28, align 8
+  store ptr @"$string.888", ptr %28, align 8
   %29 = getelementptr %229, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %229, ptr %6, align 8
@@ -106773,7 +106965,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.888")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.889")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -106813,7 +107005,7 @@ entry:
   %14 = load %4, ptr %13, align 1
   call void @"$Arena.init"(ptr %arena)
   %15 = load %4, ptr %12, align 1
-  call void @"$Vector.init.150"(ptr %tensors)
+  call void @"$Vector.init.151"(ptr %tensors)
   %16 = load %4, ptr %11, align 1
   call void @"$Problems.init"(ptr %found)
   %17 = load %4, ptr %10, align 1
@@ -106826,7 +107018,7 @@ entry:
   %21 = getelementptr %163, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %163, ptr %reader, i32 0, i32 4
-  store ptr @"$string.887", ptr %22, align 8
+  store ptr @"$string.888", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %230, ptr %9, i32 0, i32 0
@@ -106851,7 +107043,7 @@ entry:
   %37 = zext i1 %36 to i8
   store i8 %37, ptr %is_sound, align 1
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.389", ptr %38)
+  %39 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.390", ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i8, ptr %is_sound, align 1
   %41 = load i32, ptr %code, align 4
@@ -106876,7 +107068,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.889")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.890")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -106898,7 +107090,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %62 = load %4, ptr %6, align 1
-  call void @"$Vector.free.383"(ptr %tensors)
+  call void @"$Vector.free.384"(ptr %tensors)
   %63 = load %4, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %64 = load %4, ptr %4, align 1
@@ -107015,7 +107207,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.887", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.888", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -107109,15 +107301,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$5334" = alloca i32, align 4
-  %"$5333" = alloca i32, align 4
+  %"$5342" = alloca i32, align 4
+  %"$5341" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5333", align 4
-  store i32 %2, ptr %"$5334", align 4
+  store i32 %1, ptr %"$5341", align 4
+  store i32 %2, ptr %"$5342", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5333", align 4
-  %6 = load i32, ptr %"$5334", align 4
+  %5 = load i32, ptr %"$5341", align 4
+  %6 = load i32, ptr %"$5342", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -107226,15 +107418,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5324" = alloca ptr, align 8
-  %"$5323" = alloca i32, align 4
+  %"$5332" = alloca ptr, align 8
+  %"$5331" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5323", align 4
-  store ptr %2, ptr %"$5324", align 8
+  store i32 %1, ptr %"$5331", align 4
+  store ptr %2, ptr %"$5332", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5323", align 4
-  %5 = load ptr, ptr %"$5324", align 8
+  %4 = load i32, ptr %"$5331", align 4
+  %5 = load ptr, ptr %"$5332", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -107244,12 +107436,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5337" = alloca i32, align 4
+  %"$5345" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5337", align 4
+  store i32 %1, ptr %"$5345", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5337", align 4
+  %3 = load i32, ptr %"$5345", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -107361,12 +107553,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5331" = alloca i32, align 4
+  %"$5339" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5331", align 4
+  store i32 %1, ptr %"$5339", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5331", align 4
+  %3 = load i32, ptr %"$5339", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -107376,18 +107568,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5328" = alloca ptr, align 8
-  %"$5327" = alloca i32, align 4
-  %"$5326" = alloca i32, align 4
+  %"$5336" = alloca ptr, align 8
+  %"$5335" = alloca i32, align 4
+  %"$5334" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5326", align 4
-  store i32 %2, ptr %"$5327", align 4
-  store ptr %3, ptr %"$5328", align 8
+  store i32 %1, ptr %"$5334", align 4
+  store i32 %2, ptr %"$5335", align 4
+  store ptr %3, ptr %"$5336", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5326", align 4
-  %6 = load i32, ptr %"$5327", align 4
-  %7 = load ptr, ptr %"$5328", align 8
+  %5 = load i32, ptr %"$5334", align 4
+  %6 = load i32, ptr %"$5335", align 4
+  %7 = load ptr, ptr %"$5336", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -107398,12 +107590,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5321" = alloca i32, align 4
+  %"$5329" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5321", align 4
+  store i32 %1, ptr %"$5329", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5321", align 4
+  %4 = load i32, ptr %"$5329", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -107415,12 +107607,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5319" = alloca i32, align 4
+  %"$5327" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5319", align 4
+  store i32 %1, ptr %"$5327", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5319", align 4
+  %4 = load i32, ptr %"$5327", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -107523,7 +107715,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.645", ptr @"$string.890")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.646", ptr @"$string.891")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -107570,7 +107762,7 @@ then9:                                            ; preds = %then5
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.101")
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.102")
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -107604,7 +107796,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.891"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.892"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -107654,7 +107846,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.897")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.898")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -107682,7 +107874,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.891"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.892"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -107743,7 +107935,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.835")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.836")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -107778,7 +107970,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.892"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.893"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -107790,7 +107982,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.892"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.893"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -107890,7 +108082,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.893"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.894"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -107915,7 +108107,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.894"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.895"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -107947,7 +108139,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.893"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.894"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -107999,7 +108191,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.837", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.838", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -108078,7 +108270,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.838", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.839", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -108130,7 +108322,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.894"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.895"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108187,7 +108379,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.895"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.896"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -108215,7 +108407,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.895"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.896"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108242,7 +108434,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.896"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.897"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -108408,7 +108600,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.896"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.897"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -108425,7 +108617,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.839"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.840"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -108442,7 +108634,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.839"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.840"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -108461,7 +108653,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.839"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.840"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -108552,7 +108744,7 @@ then2:                                            ; preds = %then
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.101")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.102")
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -108584,7 +108776,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.898"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.899"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -108628,7 +108820,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.899", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.900", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -108658,7 +108850,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.900"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.901"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -108670,7 +108862,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.898"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.899"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -108731,7 +108923,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.845", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.846", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -108774,7 +108966,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.846", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.847", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -108827,7 +109019,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.847", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.848", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -108897,7 +109089,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.848")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.849")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -108989,7 +109181,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.900"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.901"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -109037,7 +109229,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.901"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.902"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -109049,7 +109241,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.901"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.902"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -109104,7 +109296,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.902"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.903"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -109229,7 +109421,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.904"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.905"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -109270,7 +109462,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.905"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.906"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -109304,7 +109496,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.907"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.908"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -109334,7 +109526,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.902"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.903"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -109361,7 +109553,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.898"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.899"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -109400,7 +109592,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.903"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.904"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -109454,7 +109646,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.903"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.904"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -109544,7 +109736,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.849", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.850", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -109577,7 +109769,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.904"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.905"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -109654,7 +109846,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.905"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.906"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -109702,7 +109894,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.906"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.907"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -109746,7 +109938,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.906"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.907"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -109762,7 +109954,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.906"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.907"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -109838,7 +110030,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.907"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.908"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -109924,7 +110116,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.850", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -109977,7 +110169,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.851", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.852", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -110191,7 +110383,7 @@ entry:
   %9 = getelementptr %47, ptr %8, i32 0, i32 12
   %10 = getelementptr %38, ptr %bound, i32 0, i32 11
   %11 = load ptr, ptr %10, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).569"(ptr %9, ptr %shape, ptr %11)
+  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %9, ptr %shape, ptr %11)
   %12 = load %4, ptr %4, align 1
   %13 = load ptr, ptr %step, align 8
   %14 = getelementptr %47, ptr %13, i32 0, i32 13
@@ -110699,7 +110891,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %47, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.909", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.910", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -110790,7 +110982,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.908"(ptr %36)
+  call void @"$Vector.clear.909"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -110817,7 +111009,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.908"(ptr %0) {
+define internal void @"$Vector.clear.909"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
