@@ -121,6 +121,17 @@ terra RankGroup:named_failure() : int32
   return failed
 end
 
+terra RankGroup:ask_cancelled_ranks()
+  for i = 0, self.world_size do
+    var rank = &self.ranks[i]
+    if self.codes[i] == C.GLM_CANCELLED and not rank.is_abandoned and rank.step_end[0] ~= nil then
+      if self.backend.event_synchronise(rank.device, rank.step_end[0]) == C.GLM_DEVICE_ERROR then
+        self.codes[i] = C.GLM_DEVICE_ERROR
+      end
+    end
+  end
+end
+
 terra RankGroup:name_other_failures(failed : int32, message : &C.glm_message)
   for i = 0, self.world_size do
     if i ~= failed and self.codes[i] == C.GLM_DEVICE_ERROR then
@@ -140,6 +151,7 @@ terra RankGroup:first_failure(message : &C.glm_message) : int32
   end
   if message ~= nil then
     @message = self.messages[failed]
+    self:ask_cancelled_ranks()
     self:name_other_failures(failed, message)
   end
   return self.codes[failed]

@@ -2616,19 +2616,20 @@ and.lhs.true:                                     ; preds = %entry
 define internal i32 @"$RankGroup.first_failure"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
+  %3 = alloca %4, align 8
   %failed = alloca i32, align 4
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
-  %3 = load ptr, ptr %self, align 8
-  %4 = call i32 @"$RankGroup.named_failure"(ptr %3)
-  store i32 %4, ptr %failed, align 4
-  %5 = load i32, ptr %failed, align 4
-  %6 = icmp slt i32 %5, 0
-  %7 = zext i1 %6 to i8
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %then, label %else
+  %4 = load ptr, ptr %self, align 8
+  %5 = call i32 @"$RankGroup.named_failure"(ptr %4)
+  store i32 %5, ptr %failed, align 4
+  %6 = load i32, ptr %failed, align 4
+  %7 = icmp slt i32 %6, 0
+  %8 = zext i1 %7 to i8
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
   ret i32 0
@@ -2640,76 +2641,79 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %33, ptr %9, i32 0, i32 0
-  %11 = load i32, ptr %10, align 4
-  %12 = icmp sgt i32 %11, 1
-  %13 = zext i1 %12 to i8
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %then2, label %or.lhs.false
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %33, ptr %10, i32 0, i32 0
+  %12 = load i32, ptr %11, align 4
+  %13 = icmp sgt i32 %12, 1
+  %14 = zext i1 %13 to i8
+  %15 = trunc i8 %14 to i1
+  br i1 %15, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %33, ptr %15, i32 0, i32 12
-  store i8 0, ptr %16, align 1
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %33, ptr %16, i32 0, i32 12
+  store i8 0, ptr %17, align 1
   br label %merge1
 
 else3:                                            ; preds = %or.lhs.false
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %17 = load ptr, ptr %message, align 8
-  %18 = icmp ne ptr %17, null
-  %19 = zext i1 %18 to i8
-  %20 = trunc i8 %19 to i1
-  br i1 %20, label %then5, label %else6
+  %18 = load ptr, ptr %message, align 8
+  %19 = icmp ne ptr %18, null
+  %20 = zext i1 %19 to i8
+  %21 = trunc i8 %20 to i1
+  br i1 %21, label %then5, label %else6
 
 or.lhs.false:                                     ; preds = %merge
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %33, ptr %21, i32 0, i32 2
-  %23 = load ptr, ptr %22, align 8
-  %24 = getelementptr %66, ptr %23, i32 0, i32 18
-  %25 = load ptr, ptr %24, align 8
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %33, ptr %26, i32 0, i32 1
-  %28 = load ptr, ptr %27, align 8
-  %29 = getelementptr %60, ptr %28, i64 0
-  %30 = getelementptr %60, ptr %29, i32 0, i32 4
-  %31 = load ptr, ptr %30, align 8
-  %32 = call i32 %25(ptr %31)
-  %33 = icmp ne i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then2, label %else3
+  %22 = load ptr, ptr %self, align 8
+  %23 = getelementptr %33, ptr %22, i32 0, i32 2
+  %24 = load ptr, ptr %23, align 8
+  %25 = getelementptr %66, ptr %24, i32 0, i32 18
+  %26 = load ptr, ptr %25, align 8
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %33, ptr %27, i32 0, i32 1
+  %29 = load ptr, ptr %28, align 8
+  %30 = getelementptr %60, ptr %29, i64 0
+  %31 = getelementptr %60, ptr %30, i32 0, i32 4
+  %32 = load ptr, ptr %31, align 8
+  %33 = call i32 %26(ptr %32)
+  %34 = icmp ne i32 %33, 0
+  %35 = zext i1 %34 to i8
+  %36 = trunc i8 %35 to i1
+  br i1 %36, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %33, ptr %36, i32 0, i32 21
-  %38 = load ptr, ptr %37, align 8
-  %39 = load i32, ptr %failed, align 4
-  %40 = sext i32 %39 to i64
-  %41 = getelementptr %5, ptr %38, i64 %40
-  %42 = load ptr, ptr %message, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %42, ptr align 1 %41, i64 1024, i1 false)
-  %43 = load ptr, ptr %self, align 8
-  %44 = load i32, ptr %failed, align 4
-  %45 = load ptr, ptr %message, align 8
-  call void @"$RankGroup.name_other_failures"(ptr %43, i32 %44, ptr %45)
-  %46 = load %4, ptr %2, align 1
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %33, ptr %37, i32 0, i32 21
+  %39 = load ptr, ptr %38, align 8
+  %40 = load i32, ptr %failed, align 4
+  %41 = sext i32 %40 to i64
+  %42 = getelementptr %5, ptr %39, i64 %41
+  %43 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %43, ptr align 1 %42, i64 1024, i1 false)
+  %44 = load ptr, ptr %self, align 8
+  call void @"$RankGroup.ask_cancelled_ranks"(ptr %44)
+  %45 = load %4, ptr %3, align 1
+  %46 = load ptr, ptr %self, align 8
+  %47 = load i32, ptr %failed, align 4
+  %48 = load ptr, ptr %message, align 8
+  call void @"$RankGroup.name_other_failures"(ptr %46, i32 %47, ptr %48)
+  %49 = load %4, ptr %2, align 1
   br label %merge4
 
 else6:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %33, ptr %47, i32 0, i32 20
-  %49 = load ptr, ptr %48, align 8
-  %50 = load i32, ptr %failed, align 4
-  %51 = sext i32 %50 to i64
-  %52 = getelementptr i32, ptr %49, i64 %51
-  %53 = load i32, ptr %52, align 4
-  ret i32 %53
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %33, ptr %50, i32 0, i32 20
+  %52 = load ptr, ptr %51, align 8
+  %53 = load i32, ptr %failed, align 4
+  %54 = sext i32 %53 to i64
+  %55 = getelementptr i32, ptr %52, i64 %54
+  %56 = load i32, ptr %55, align 4
+  ret i32 %56
 
 dead7:                                            ; No predecessors!
   ret i32 undef
@@ -2853,6 +2857,113 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 dead:                                             ; No predecessors!
   ret i1 undef
+}
+
+define internal void @"$RankGroup.ask_cancelled_ranks"(ptr %0) {
+entry:
+  %rank = alloca ptr, align 8
+  %i = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %33, ptr %1, i32 0, i32 0
+  %3 = load i32, ptr %2, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %4 = load i32, ptr %i, align 4
+  %5 = icmp sgt i32 %4, %3
+  %6 = and i1 %5, false
+  %7 = icmp slt i32 %4, %3
+  %8 = and i1 %7, true
+  %9 = or i1 %8, %6
+  br i1 %9, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %33, ptr %10, i32 0, i32 1
+  %12 = load ptr, ptr %11, align 8
+  %13 = load i32, ptr %i, align 4
+  %14 = sext i32 %13 to i64
+  %15 = getelementptr %60, ptr %12, i64 %14
+  store ptr %15, ptr %rank, align 8
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %33, ptr %16, i32 0, i32 20
+  %18 = load ptr, ptr %17, align 8
+  %19 = load i32, ptr %i, align 4
+  %20 = sext i32 %19 to i64
+  %21 = getelementptr i32, ptr %18, i64 %20
+  %22 = load i32, ptr %21, align 4
+  %23 = icmp eq i32 %22, 9
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %and.lhs.true2, label %else
+
+then:                                             ; preds = %and.lhs.true
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %33, ptr %26, i32 0, i32 2
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr %66, ptr %28, i32 0, i32 52
+  %30 = load ptr, ptr %29, align 8
+  %31 = load ptr, ptr %rank, align 8
+  %32 = getelementptr %60, ptr %31, i32 0, i32 4
+  %33 = load ptr, ptr %32, align 8
+  %34 = load ptr, ptr %rank, align 8
+  %35 = getelementptr %60, ptr %34, i32 0, i32 25
+  %36 = getelementptr [2 x ptr], ptr %35, i32 0, i32 0
+  %37 = getelementptr ptr, ptr %36, i64 0
+  %38 = load ptr, ptr %37, align 8
+  %39 = call i32 %30(ptr %33, ptr %38)
+  %40 = icmp eq i32 %39, 7
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then4, label %else5
+
+and.lhs.true:                                     ; preds = %and.lhs.true2
+  %43 = load ptr, ptr %rank, align 8
+  %44 = getelementptr %60, ptr %43, i32 0, i32 25
+  %45 = getelementptr [2 x ptr], ptr %44, i32 0, i32 0
+  %46 = getelementptr ptr, ptr %45, i64 0
+  %47 = load ptr, ptr %46, align 8
+  %48 = icmp ne ptr %47, null
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then, label %else
+
+and.lhs.true2:                                    ; preds = %forbody
+  %51 = load ptr, ptr %rank, align 8
+  %52 = getelementptr %60, ptr %51, i32 0, i32 13
+  %53 = load i8, ptr %52, align 1
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %else, label %and.lhs.true
+
+then4:                                            ; preds = %then
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %33, ptr %55, i32 0, i32 20
+  %57 = load ptr, ptr %56, align 8
+  %58 = load i32, ptr %i, align 4
+  %59 = sext i32 %58 to i64
+  %60 = getelementptr i32, ptr %57, i64 %59
+  store i32 7, ptr %60, align 4
+  br label %merge3
+
+else5:                                            ; preds = %then
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %then4
+  br label %merge1
+
+else:                                             ; preds = %and.lhs.true, %and.lhs.true2, %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %merge3
+  %61 = add i32 %4, 1
+  store i32 %61, ptr %i, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret void
 }
 
 define internal void @"$RankGroup.name_other_failures"(ptr %0, i32 %1, ptr %2) {
@@ -93491,16 +93602,16 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5413" = alloca ptr, align 8
-  %"$5412" = alloca i64, align 8
+  %"$5416" = alloca ptr, align 8
+  %"$5415" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5412", align 8
-  store ptr %2, ptr %"$5413", align 8
+  store i64 %1, ptr %"$5415", align 8
+  store ptr %2, ptr %"$5416", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5412", align 8
-  %6 = load ptr, ptr %"$5413", align 8
+  %5 = load i64, ptr %"$5415", align 8
+  %6 = load ptr, ptr %"$5416", align 8
   %7 = call i32 @"$Loop.cancel.773"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -93984,22 +94095,22 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$5446" = alloca ptr, align 8
+  %"$5445" = alloca ptr, align 8
+  %"$5444" = alloca i32, align 4
   %"$5443" = alloca ptr, align 8
-  %"$5442" = alloca ptr, align 8
-  %"$5441" = alloca i32, align 4
-  %"$5440" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5440", align 8
-  store i32 %2, ptr %"$5441", align 4
-  store ptr %3, ptr %"$5442", align 8
-  store ptr %4, ptr %"$5443", align 8
+  store ptr %1, ptr %"$5443", align 8
+  store i32 %2, ptr %"$5444", align 4
+  store ptr %3, ptr %"$5445", align 8
+  store ptr %4, ptr %"$5446", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %214, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5440", align 8
-  %8 = load i32, ptr %"$5441", align 4
-  %9 = load ptr, ptr %"$5442", align 8
-  %10 = load ptr, ptr %"$5443", align 8
+  %7 = load ptr, ptr %"$5443", align 8
+  %8 = load i32, ptr %"$5444", align 4
+  %9 = load ptr, ptr %"$5445", align 8
+  %10 = load ptr, ptr %"$5446", align 8
   %11 = call i32 @"$Loop.decode_step.780"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
@@ -97430,13 +97541,13 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5452" = alloca ptr, align 8
+  %"$5455" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5452", align 8
+  store ptr %1, ptr %"$5455", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5452", align 8
+  %5 = load ptr, ptr %"$5455", align 8
   call void @"$Loop.free_state.808"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -97501,13 +97612,13 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5428" = alloca ptr, align 8
+  %"$5431" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5428", align 8
+  store ptr %1, ptr %"$5431", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5428", align 8
+  %5 = load ptr, ptr %"$5431", align 8
   call void @"$Loop.info.810"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
@@ -100598,19 +100709,19 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5424" = alloca ptr, align 8
-  %"$5423" = alloca i32, align 4
-  %"$5422" = alloca ptr, align 8
+  %"$5427" = alloca ptr, align 8
+  %"$5426" = alloca i32, align 4
+  %"$5425" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5422", align 8
-  store i32 %2, ptr %"$5423", align 4
-  store ptr %3, ptr %"$5424", align 8
+  store ptr %1, ptr %"$5425", align 8
+  store i32 %2, ptr %"$5426", align 4
+  store ptr %3, ptr %"$5427", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5422", align 8
-  %7 = load i32, ptr %"$5423", align 4
-  %8 = load ptr, ptr %"$5424", align 8
+  %6 = load ptr, ptr %"$5425", align 8
+  %7 = load i32, ptr %"$5426", align 4
+  %8 = load ptr, ptr %"$5427", align 8
   %9 = call i32 @"$Loop.poll.834"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -100712,16 +100823,16 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5416" = alloca ptr, align 8
-  %"$5415" = alloca i64, align 8
+  %"$5419" = alloca ptr, align 8
+  %"$5418" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5415", align 8
-  store ptr %2, ptr %"$5416", align 8
+  store i64 %1, ptr %"$5418", align 8
+  store ptr %2, ptr %"$5419", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5415", align 8
-  %6 = load ptr, ptr %"$5416", align 8
+  %5 = load i64, ptr %"$5418", align 8
+  %6 = load ptr, ptr %"$5419", align 8
   %7 = call i32 @"$Loop.preempt.835"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
@@ -100749,29 +100860,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5438" = alloca ptr, align 8
-  %"$5437" = alloca ptr, align 8
+  %"$5441" = alloca ptr, align 8
+  %"$5440" = alloca ptr, align 8
+  %"$5439" = alloca ptr, align 8
+  %"$5438" = alloca i8, align 1
+  %"$5437" = alloca i32, align 4
   %"$5436" = alloca ptr, align 8
-  %"$5435" = alloca i8, align 1
-  %"$5434" = alloca i32, align 4
-  %"$5433" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5433", align 8
-  store i32 %2, ptr %"$5434", align 4
+  store ptr %1, ptr %"$5436", align 8
+  store i32 %2, ptr %"$5437", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5435", align 1
-  store ptr %4, ptr %"$5436", align 8
-  store ptr %5, ptr %"$5437", align 8
-  store ptr %6, ptr %"$5438", align 8
+  store i8 %7, ptr %"$5438", align 1
+  store ptr %4, ptr %"$5439", align 8
+  store ptr %5, ptr %"$5440", align 8
+  store ptr %6, ptr %"$5441", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %214, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5433", align 8
-  %11 = load i32, ptr %"$5434", align 4
-  %12 = load i8, ptr %"$5435", align 1
-  %13 = load ptr, ptr %"$5436", align 8
-  %14 = load ptr, ptr %"$5437", align 8
-  %15 = load ptr, ptr %"$5438", align 8
+  %10 = load ptr, ptr %"$5436", align 8
+  %11 = load i32, ptr %"$5437", align 4
+  %12 = load i8, ptr %"$5438", align 1
+  %13 = load ptr, ptr %"$5439", align 8
+  %14 = load ptr, ptr %"$5440", align 8
+  %15 = load ptr, ptr %"$5441", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -101664,16 +101775,16 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5431" = alloca ptr, align 8
-  %"$5430" = alloca i32, align 4
+  %"$5434" = alloca ptr, align 8
+  %"$5433" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5430", align 4
-  store ptr %2, ptr %"$5431", align 8
+  store i32 %1, ptr %"$5433", align 4
+  store ptr %2, ptr %"$5434", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %214, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5430", align 4
-  %6 = load ptr, ptr %"$5431", align 8
+  %5 = load i32, ptr %"$5433", align 4
+  %6 = load ptr, ptr %"$5434", align 8
   %7 = call i32 @"$Loop.resize_pool.841"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
@@ -102344,28 +102455,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$5453" = alloca ptr, align 8
+  %"$5452" = alloca ptr, align 8
+  %"$5451" = alloca i32, align 4
   %"$5450" = alloca ptr, align 8
   %"$5449" = alloca ptr, align 8
   %"$5448" = alloca i32, align 4
-  %"$5447" = alloca ptr, align 8
-  %"$5446" = alloca ptr, align 8
-  %"$5445" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5445", align 4
-  store ptr %2, ptr %"$5446", align 8
-  store ptr %3, ptr %"$5447", align 8
-  store i32 %4, ptr %"$5448", align 4
-  store ptr %5, ptr %"$5449", align 8
-  store ptr %6, ptr %"$5450", align 8
+  store i32 %1, ptr %"$5448", align 4
+  store ptr %2, ptr %"$5449", align 8
+  store ptr %3, ptr %"$5450", align 8
+  store i32 %4, ptr %"$5451", align 4
+  store ptr %5, ptr %"$5452", align 8
+  store ptr %6, ptr %"$5453", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %214, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5445", align 4
-  %10 = load ptr, ptr %"$5446", align 8
-  %11 = load ptr, ptr %"$5447", align 8
-  %12 = load i32, ptr %"$5448", align 4
-  %13 = load ptr, ptr %"$5449", align 8
-  %14 = load ptr, ptr %"$5450", align 8
+  %9 = load i32, ptr %"$5448", align 4
+  %10 = load ptr, ptr %"$5449", align 8
+  %11 = load ptr, ptr %"$5450", align 8
+  %12 = load i32, ptr %"$5451", align 4
+  %13 = load ptr, ptr %"$5452", align 8
+  %14 = load ptr, ptr %"$5453", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -103729,19 +103840,19 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5420" = alloca ptr, align 8
-  %"$5419" = alloca i32, align 4
-  %"$5418" = alloca ptr, align 8
+  %"$5423" = alloca ptr, align 8
+  %"$5422" = alloca i32, align 4
+  %"$5421" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5418", align 8
-  store i32 %2, ptr %"$5419", align 4
-  store ptr %3, ptr %"$5420", align 8
+  store ptr %1, ptr %"$5421", align 8
+  store i32 %2, ptr %"$5422", align 4
+  store ptr %3, ptr %"$5423", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5418", align 8
-  %7 = load i32, ptr %"$5419", align 4
-  %8 = load ptr, ptr %"$5420", align 8
+  %6 = load ptr, ptr %"$5421", align 8
+  %7 = load i32, ptr %"$5422", align 4
+  %8 = load ptr, ptr %"$5423", align 8
   %9 = call i32 @"$Loop.set_masks.853"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
@@ -104217,19 +104328,19 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5410" = alloca ptr, align 8
-  %"$5409" = alloca ptr, align 8
-  %"$5408" = alloca ptr, align 8
+  %"$5413" = alloca ptr, align 8
+  %"$5412" = alloca ptr, align 8
+  %"$5411" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5408", align 8
-  store ptr %2, ptr %"$5409", align 8
-  store ptr %3, ptr %"$5410", align 8
+  store ptr %1, ptr %"$5411", align 8
+  store ptr %2, ptr %"$5412", align 8
+  store ptr %3, ptr %"$5413", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %214, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5408", align 8
-  %7 = load ptr, ptr %"$5409", align 8
-  %8 = load ptr, ptr %"$5410", align 8
+  %6 = load ptr, ptr %"$5411", align 8
+  %7 = load ptr, ptr %"$5412", align 8
+  %8 = load ptr, ptr %"$5413", align 8
   %9 = call i32 @"$Loop.submit.857"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
@@ -105033,13 +105144,13 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5426" = alloca i64, align 8
+  %"$5429" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5426", align 8
+  store i64 %1, ptr %"$5429", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %214, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5426", align 8
+  %4 = load i64, ptr %"$5429", align 8
   %5 = call i32 @"$Loop.wait.866"(ptr %3, i64 %4)
   ret i32 %5
 
@@ -107301,15 +107412,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$5342" = alloca i32, align 4
-  %"$5341" = alloca i32, align 4
+  %"$5345" = alloca i32, align 4
+  %"$5344" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5341", align 4
-  store i32 %2, ptr %"$5342", align 4
+  store i32 %1, ptr %"$5344", align 4
+  store i32 %2, ptr %"$5345", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5341", align 4
-  %6 = load i32, ptr %"$5342", align 4
+  %5 = load i32, ptr %"$5344", align 4
+  %6 = load i32, ptr %"$5345", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -107418,15 +107529,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5332" = alloca ptr, align 8
-  %"$5331" = alloca i32, align 4
+  %"$5335" = alloca ptr, align 8
+  %"$5334" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5331", align 4
-  store ptr %2, ptr %"$5332", align 8
+  store i32 %1, ptr %"$5334", align 4
+  store ptr %2, ptr %"$5335", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5331", align 4
-  %5 = load ptr, ptr %"$5332", align 8
+  %4 = load i32, ptr %"$5334", align 4
+  %5 = load ptr, ptr %"$5335", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -107436,12 +107547,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5345" = alloca i32, align 4
+  %"$5348" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5345", align 4
+  store i32 %1, ptr %"$5348", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5345", align 4
+  %3 = load i32, ptr %"$5348", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -107553,12 +107664,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5339" = alloca i32, align 4
+  %"$5342" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5339", align 4
+  store i32 %1, ptr %"$5342", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5339", align 4
+  %3 = load i32, ptr %"$5342", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -107568,18 +107679,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5336" = alloca ptr, align 8
-  %"$5335" = alloca i32, align 4
-  %"$5334" = alloca i32, align 4
+  %"$5339" = alloca ptr, align 8
+  %"$5338" = alloca i32, align 4
+  %"$5337" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5334", align 4
-  store i32 %2, ptr %"$5335", align 4
-  store ptr %3, ptr %"$5336", align 8
+  store i32 %1, ptr %"$5337", align 4
+  store i32 %2, ptr %"$5338", align 4
+  store ptr %3, ptr %"$5339", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5334", align 4
-  %6 = load i32, ptr %"$5335", align 4
-  %7 = load ptr, ptr %"$5336", align 8
+  %5 = load i32, ptr %"$5337", align 4
+  %6 = load i32, ptr %"$5338", align 4
+  %7 = load ptr, ptr %"$5339", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -107590,12 +107701,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5329" = alloca i32, align 4
+  %"$5332" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5329", align 4
+  store i32 %1, ptr %"$5332", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5329", align 4
+  %4 = load i32, ptr %"$5332", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -107607,12 +107718,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5327" = alloca i32, align 4
+  %"$5330" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5327", align 4
+  store i32 %1, ptr %"$5330", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5327", align 4
+  %4 = load i32, ptr %"$5330", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void

@@ -4078,11 +4078,11 @@ else4.i:                                          ; preds = %forbody.i, %forbody
   br i1 %11, label %common.ret, label %merge
 
 common.ret:                                       ; preds = %merge.i, %"$RankGroup.named_failure.exit", %merge4
-  %common.ret.op = phi i32 [ %42, %merge4 ], [ 0, %"$RankGroup.named_failure.exit" ], [ 0, %merge.i ]
+  %common.ret.op = phi i32 [ %65, %merge4 ], [ 0, %"$RankGroup.named_failure.exit" ], [ 0, %merge.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry, %"$RankGroup.named_failure.exit"
-  %common.ret.op.i33 = phi i32 [ %common.ret.op.i, %"$RankGroup.named_failure.exit" ], [ %3, %entry ]
+  %common.ret.op.i45 = phi i32 [ %common.ret.op.i, %"$RankGroup.named_failure.exit" ], [ %3, %entry ]
   %12 = icmp sgt i32 %.pre, 1
   br i1 %12, label %then2, label %or.lhs.false
 
@@ -4092,11 +4092,11 @@ then2:                                            ; preds = %or.lhs.false, %merg
   br label %merge1
 
 merge1:                                           ; preds = %or.lhs.false, %then2
-  %.not21 = icmp eq ptr %1, null
-  br i1 %.not21, label %merge1.merge4_crit_edge, label %then5
+  %.not22 = icmp eq ptr %1, null
+  br i1 %.not22, label %merge1.merge4_crit_edge, label %then5
 
 merge1.merge4_crit_edge:                          ; preds = %merge1
-  %.pre34 = zext nneg i32 %common.ret.op.i33 to i64
+  %.pre46 = zext nneg i32 %common.ret.op.i45 to i64
   br label %merge4
 
 or.lhs.false:                                     ; preds = %merge
@@ -4115,49 +4115,103 @@ or.lhs.false:                                     ; preds = %merge
 then5:                                            ; preds = %merge1
   %23 = getelementptr i8, ptr %0, i64 240
   %24 = load ptr, ptr %23, align 8
-  %25 = zext nneg i32 %common.ret.op.i33 to i64
+  %25 = zext nneg i32 %common.ret.op.i45 to i64
   %26 = getelementptr %4, ptr %24, i64 %25
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1, ptr noundef nonnull align 1 dereferenceable(1024) %26, i64 1024, i1 false)
   %27 = load i32, ptr %0, align 4
   %28 = icmp sgt i32 %27, 0
-  br i1 %28, label %forbody.lr.ph.i23, label %merge4
+  br i1 %28, label %forbody.lr.ph.i24, label %merge4
 
-forbody.lr.ph.i23:                                ; preds = %then5
-  %29 = getelementptr i8, ptr %0, i64 232
-  %wide.trip.count.i24 = zext nneg i32 %27 to i64
-  br label %forbody.i25
+forbody.lr.ph.i24:                                ; preds = %then5
+  %29 = getelementptr i8, ptr %0, i64 8
+  %30 = getelementptr i8, ptr %0, i64 232
+  %31 = getelementptr i8, ptr %0, i64 16
+  %wide.trip.count.i25 = zext nneg i32 %27 to i64
+  br label %forbody.i26
 
-forbody.i25:                                      ; preds = %merge1.i, %forbody.lr.ph.i23
-  %indvars.iv.i26 = phi i64 [ 0, %forbody.lr.ph.i23 ], [ %indvars.iv.next.i28, %merge1.i ]
-  %.not.i27 = icmp eq i64 %indvars.iv.i26, %25
-  br i1 %.not.i27, label %merge1.i, label %and.lhs.true.i
+forbody.i26:                                      ; preds = %merge1.i, %forbody.lr.ph.i24
+  %indvars.iv.i27 = phi i64 [ 0, %forbody.lr.ph.i24 ], [ %indvars.iv.next.i28, %merge1.i ]
+  %32 = load ptr, ptr %29, align 8
+  %33 = getelementptr %16, ptr %32, i64 %indvars.iv.i27
+  %34 = load ptr, ptr %30, align 8
+  %35 = getelementptr i32, ptr %34, i64 %indvars.iv.i27
+  %36 = load i32, ptr %35, align 4
+  %37 = icmp eq i32 %36, 9
+  br i1 %37, label %and.lhs.true2.i, label %merge1.i
 
 then.i:                                           ; preds = %and.lhs.true.i
-  %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %31 = getelementptr i8, ptr %1, i64 %30
-  %32 = sub i64 1024, %30
-  %33 = trunc nuw nsw i64 %indvars.iv.i26 to i32
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 %32, ptr nonnull @"$string.3", i32 %33)
+  %38 = load ptr, ptr %31, align 8
+  %39 = getelementptr i8, ptr %38, i64 408
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr i8, ptr %33, i64 24
+  %42 = load ptr, ptr %41, align 8
+  %43 = tail call i32 %40(ptr %42, ptr nonnull %46)
+  %44 = icmp eq i32 %43, 7
+  br i1 %44, label %then4.i, label %merge1.i
+
+and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
+  %45 = getelementptr i8, ptr %33, i64 1984
+  %46 = load ptr, ptr %45, align 8
+  %.not.i30 = icmp eq ptr %46, null
+  br i1 %.not.i30, label %merge1.i, label %then.i
+
+and.lhs.true2.i:                                  ; preds = %forbody.i26
+  %47 = getelementptr i8, ptr %33, i64 1825
+  %48 = load i8, ptr %47, align 1
+  %49 = trunc i8 %48 to i1
+  br i1 %49, label %merge1.i, label %and.lhs.true.i
+
+then4.i:                                          ; preds = %then.i
+  %50 = load ptr, ptr %30, align 8
+  %51 = getelementptr i32, ptr %50, i64 %indvars.iv.i27
+  store i32 7, ptr %51, align 4
   br label %merge1.i
 
-merge1.i:                                         ; preds = %and.lhs.true.i, %then.i, %forbody.i25
-  %indvars.iv.next.i28 = add nuw nsw i64 %indvars.iv.i26, 1
-  %exitcond.not.i29 = icmp eq i64 %indvars.iv.next.i28, %wide.trip.count.i24
-  br i1 %exitcond.not.i29, label %merge4, label %forbody.i25
+merge1.i:                                         ; preds = %then4.i, %and.lhs.true2.i, %and.lhs.true.i, %then.i, %forbody.i26
+  %indvars.iv.next.i28 = add nuw nsw i64 %indvars.iv.i27, 1
+  %exitcond.not.i29 = icmp eq i64 %indvars.iv.next.i28, %wide.trip.count.i25
+  br i1 %exitcond.not.i29, label %"$RankGroup.ask_cancelled_ranks.exit", label %forbody.i26
 
-and.lhs.true.i:                                   ; preds = %forbody.i25
-  %35 = load ptr, ptr %29, align 8
-  %36 = getelementptr i32, ptr %35, i64 %indvars.iv.i26
-  %37 = load i32, ptr %36, align 4
-  %38 = icmp eq i32 %37, 7
-  br i1 %38, label %then.i, label %merge1.i
+"$RankGroup.ask_cancelled_ranks.exit":            ; preds = %merge1.i
+  %.pr = load i32, ptr %0, align 4
+  %52 = icmp sgt i32 %.pr, 0
+  br i1 %52, label %forbody.lr.ph.i32, label %merge4
 
-merge4:                                           ; preds = %merge1.i, %merge1.merge4_crit_edge, %then5
-  %.pre-phi = phi i64 [ %.pre34, %merge1.merge4_crit_edge ], [ %25, %then5 ], [ %25, %merge1.i ]
-  %39 = getelementptr i8, ptr %0, i64 232
-  %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr i32, ptr %40, i64 %.pre-phi
-  %42 = load i32, ptr %41, align 4
+forbody.lr.ph.i32:                                ; preds = %"$RankGroup.ask_cancelled_ranks.exit"
+  %wide.trip.count.i33 = zext nneg i32 %.pr to i64
+  br label %forbody.i34
+
+forbody.i34:                                      ; preds = %merge1.i38, %forbody.lr.ph.i32
+  %indvars.iv.i35 = phi i64 [ 0, %forbody.lr.ph.i32 ], [ %indvars.iv.next.i39, %merge1.i38 ]
+  %.not.i36 = icmp eq i64 %indvars.iv.i35, %25
+  br i1 %.not.i36, label %merge1.i38, label %and.lhs.true.i37
+
+then.i41:                                         ; preds = %and.lhs.true.i37
+  %53 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %54 = getelementptr i8, ptr %1, i64 %53
+  %55 = sub i64 1024, %53
+  %56 = trunc nuw nsw i64 %indvars.iv.i35 to i32
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 %55, ptr nonnull @"$string.3", i32 %56)
+  br label %merge1.i38
+
+merge1.i38:                                       ; preds = %and.lhs.true.i37, %then.i41, %forbody.i34
+  %indvars.iv.next.i39 = add nuw nsw i64 %indvars.iv.i35, 1
+  %exitcond.not.i40 = icmp eq i64 %indvars.iv.next.i39, %wide.trip.count.i33
+  br i1 %exitcond.not.i40, label %merge4, label %forbody.i34
+
+and.lhs.true.i37:                                 ; preds = %forbody.i34
+  %58 = load ptr, ptr %30, align 8
+  %59 = getelementptr i32, ptr %58, i64 %indvars.iv.i35
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp eq i32 %60, 7
+  br i1 %61, label %then.i41, label %merge1.i38
+
+merge4:                                           ; preds = %merge1.i38, %merge1.merge4_crit_edge, %then5, %"$RankGroup.ask_cancelled_ranks.exit"
+  %.pre-phi = phi i64 [ %.pre46, %merge1.merge4_crit_edge ], [ %25, %then5 ], [ %25, %"$RankGroup.ask_cancelled_ranks.exit" ], [ %25, %merge1.i38 ]
+  %62 = getelementptr i8, ptr %0, i64 232
+  %63 = load ptr, ptr %62, align 8
+  %64 = getelementptr i32, ptr %63, i64 %.pre-phi
+  %65 = load i32, ptr %64, align 4
   br label %common.ret
 }
 
