@@ -27,7 +27,7 @@ def pytest_addoption(parser) -> None:
         "--ranks-per-device",
         default="1",
         choices=["1", "2", "4", "8"],
-        help="how many ranks of a group may share a GPU where there are fewer GPUs than ranks",
+        help="the largest group that may share one GPU where there are fewer GPUs than ranks",
     )
 
 

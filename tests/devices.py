@@ -33,12 +33,12 @@ def most_ranks_per_device() -> int:
 
 def most_ranks(kind: str) -> int:
     """The largest group that a machine opens."""
-    return 8 if kind == "cpu" else num_devices(kind) * most_ranks_per_device()
+    return 8 if kind == "cpu" else max(num_devices(kind), most_ranks_per_device())
 
 
 def ranks_per_device(kind: str, world_size: int) -> int:
-    """As few as the machine's devices allow; on CPUs 1, which is how the engine calls them."""
-    return 1 if kind == "cpu" else -(-world_size // num_devices(kind))
+    """All on one where there are too few devices; on CPUs 1, which is how the engine calls them."""
+    return 1 if kind == "cpu" or world_size <= num_devices(kind) else world_size
 
 
 def chosen_options(world_size: int, page_size: int | None = None, **options) -> dict:

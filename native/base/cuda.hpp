@@ -4,7 +4,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "native/base/failure.hpp"
 
@@ -18,6 +21,23 @@ inline void check(cudaError_t error, const char* where) {
                             ": " + cudaGetErrorString(error));
 }
 
+inline void allow_shared_bytes(const char* where, const void* kernel,
+                               int64_t bytes) {
+  if (bytes == 0) return;
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, int>, int64_t> allowed;
+  int ordinal = 0;
+  check(cudaGetDevice(&ordinal), where);
+  const std::lock_guard lock(mutex);
+  int64_t& most = allowed[{kernel, ordinal}];
+  if (bytes <= most) return;
+  check(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(bytes)),
+      where);
+  most = bytes;
+}
+
 struct LaunchShape {
   dim3 grid;
   dim3 block;
@@ -29,12 +49,8 @@ template <typename... Parameters, typename... Arguments>
 void launch(const char* where, cudaStream_t stream, const LaunchShape& shape,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
-  if (shape.shared_bytes > 0) {
-    check(cudaFuncSetAttribute(kernel,
-                               cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shape.shared_bytes)),
-          where);
-  }
+  allow_shared_bytes(where, reinterpret_cast<const void*>(kernel),
+                     shape.shared_bytes);
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;

@@ -38,6 +38,7 @@ local struct RankGroup {
   watches_launches : bool
   is_running : &bool
   has_failed : bool
+  first_failed : int32
   job : Job
   context : &opaque
   codes : &int32
@@ -74,10 +75,17 @@ terra RankGroup:wait_for_generation(seen : int64) : bool
   return not stopping
 end
 
+terra RankGroup:failed_itself(index : int32) : bool
+  return self.codes[index] ~= C.GLM_OK and self.codes[index] ~= C.GLM_CANCELLED
+end
+
 terra RankGroup:report_finished(index : int32)
   C.pthread_mutex_lock(&self.mutex)
   self.is_running[index] = false
   self.has_failed = self.has_failed or self.codes[index] ~= C.GLM_OK
+  if self.first_failed < 0 and self:failed_itself(index) then
+    self.first_failed = index
+  end
   self.num_running = self.num_running - 1
   if self.num_running == 0 then
     C.pthread_cond_signal(&self.finished)
@@ -98,14 +106,43 @@ local terra rank_thread(argument : &opaque) : &opaque
   return nil
 end
 
-terra RankGroup:first_failure(message : &C.glm_message) : int32
+terra RankGroup:named_failure() : int32
+  if self.first_failed >= 0 then
+    return self.first_failed
+  end
   var failed = -1
   for i = 0, self.world_size do
-    var code = self.codes[i]
-    if code ~= C.GLM_OK and (failed < 0 or self.codes[failed] == C.GLM_CANCELLED) then
+    if self:failed_itself(i) then
+      return i
+    elseif failed < 0 and self.codes[i] ~= C.GLM_OK then
       failed = i
     end
   end
+  return failed
+end
+
+terra RankGroup:ask_cancelled_ranks()
+  for i = 0, self.world_size do
+    var rank = &self.ranks[i]
+    if self.codes[i] == C.GLM_CANCELLED and not rank.is_abandoned and rank.step_end[0] ~= nil then
+      if self.backend.event_synchronise(rank.device, rank.step_end[0]) == C.GLM_DEVICE_ERROR then
+        self.codes[i] = C.GLM_DEVICE_ERROR
+      end
+    end
+  end
+end
+
+terra RankGroup:name_other_failures(failed : int32, message : &C.glm_message)
+  for i = 0, self.world_size do
+    if i ~= failed and self.codes[i] == C.GLM_DEVICE_ERROR then
+      var length = C.strlen(&message.text[0])
+      C.snprintf(&message.text[length], C.GLM_MESSAGE_CAPACITY - length, "; failed on rank %d too", i)
+    end
+  end
+end
+
+terra RankGroup:first_failure(message : &C.glm_message) : int32
+  var failed = self:named_failure()
   if failed < 0 then
     return C.GLM_OK
   end
@@ -114,6 +151,8 @@ terra RankGroup:first_failure(message : &C.glm_message) : int32
   end
   if message ~= nil then
     @message = self.messages[failed]
+    self:ask_cancelled_ranks()
+    self:name_other_failures(failed, message)
   end
   return self.codes[failed]
 end
@@ -192,6 +231,7 @@ terra RankGroup:run_threads()
   C.pthread_mutex_lock(&self.mutex)
   self.num_running = self.world_size
   self.has_failed = false
+  self.first_failed = -1
   for i = 0, self.world_size do
     self.is_running[i] = true
   end
@@ -240,6 +280,7 @@ terra RankGroup:init(backend : &C.glm_backend, world_size : int32, ranks_per_dev
   self.backend = backend
   self.world_size = world_size
   self.is_usable = true
+  self.first_failed = -1
   C.pthread_mutex_init(&self.mutex, nil)
   C.pthread_cond_init(&self.started, nil)
   threads.init_condition(&self.finished)

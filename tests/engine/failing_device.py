@@ -13,6 +13,7 @@ from tests.engine.probes import ROOT
 FOLDER = ROOT / "build" / "tests" / "failing"
 INNER = ROOT / "build" / "libglm_cpu.so"
 NEVER = 2**31 - 1
+EVERY_RANK = -1
 
 
 @cache
@@ -29,7 +30,8 @@ def library(kind: str = "cpu") -> ctypes.CDLL:
 def arm(
     rank: int = 0, operation: str = "", call: int = NEVER, kind: str = "cpu", inner: Path = INNER
 ) -> None:
-    """Let the operation's call of that number, counted from now, fail on a rank."""
+    """Let the operation's call of that number, counted from now, fail on a rank; on every rank
+    that call of any of them and all later ones."""
     library(kind).failing_arm(str(inner).encode(), rank, operation.encode(), call)
 
 

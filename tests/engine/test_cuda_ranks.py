@@ -80,7 +80,8 @@ def fail_an_operation(world_size: int, rank: int, operation: str, hangs: bool) -
 
 
 def lose_a_rank(world_size: int, ordinal: int, checks_operations: bool) -> None:
-    """The body of a process: a GPU's context is lost between two steps."""
+    """The body of a process: a GPU's context is lost between two steps. The contexts of GPUs that
+    reach its memory are lost with it, with the same error, so every rank that failed is named."""
     engine = engine_of(world_size, check_operations=checks_operations)
     tell_what_comes(engine, lambda: break_the_device(ordinal))
 

@@ -11,7 +11,7 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions, Request
 from glm_engine.errors import EngineError, Status
-from tests.engine.failing_device import FOLDER, arm, library
+from tests.engine.failing_device import EVERY_RANK, FOLDER, arm, library
 from tests.reference.capitals import CAPITALS, prompts
 
 LAYERS = 4
@@ -87,6 +87,16 @@ def test_requests_fail_with_the_rank_and_the_reason(world_size, rank, operation)
         assert status == Status.GLM_DEVICE_ERROR
         for words in (f"on rank {rank}", f"{operation} failed", "made to fail"):
             assert words in message
+
+
+def test_ranks_that_fail_together_are_all_named():
+    with engine_of(4) as engine:
+        arm(EVERY_RANK, "embed", 0)
+        failures = submitted_failures(engine, 2)
+    for _, message in failures:
+        assert "embed failed" in message
+        assert "made to fail; failed on rank" in message
+        assert all(message.count(f"on rank {rank}") == 1 for rank in range(4))
 
 
 @pytest.mark.parametrize("world_size", [2, 8])

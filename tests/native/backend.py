@@ -164,8 +164,9 @@ class Device:
         del self.blocks[self.num_kept_blocks :]
 
     def close(self) -> None:
-        self.num_kept_blocks = 0
-        self.release_blocks()
+        """Gives all back; a device that was lost refuses, and what it has ends with the process."""
+        for block in self.blocks:
+            self.table.release(self.handle, block)
         self.table.device_close(self.handle)
 
     def message(self) -> str:

@@ -1,7 +1,7 @@
 """Which kernels have blocks that wait for other blocks, or for other ranks.
 
-Ranks that share a GPU count on these (native/collectives/peer/README.md): a kernel that waits in
-another place could keep off the GPU what it waits for.
+Ranks that share a GPU count on these (native/collectives/peer/README.md): a kernel that waited for
+another rank in another place would wait in their common stream for what comes after it.
 """
 
 from pathlib import Path

@@ -22,8 +22,12 @@ void exchange_blocks(glm_device& device, const char* where, void* output,
   expect_pointer(where, "output", output);
   if (device.peers == nullptr)
     return copy_own(device, where, output, blocks.input, bytes);
-  collectives::gather(where, device.stream,
-                      device.peers->gather_of(where, output), blocks);
+  const collectives::Gather gather = device.peers->gather_of(where, output);
+  if (!device.peers->shares_gpu())
+    return collectives::gather(where, device.stream, gather, blocks);
+  device.peers->meet_on_gpu(where);
+  collectives::copy_to_ranks(where, device.stream, gather, blocks);
+  device.peers->meet_on_gpu(where);
 }
 
 }

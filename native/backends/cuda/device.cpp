@@ -80,8 +80,19 @@ void choose(int32_t ordinal) {
 void close(glm_device* device) {
   cudaSetDevice(device->ordinal);
   device->staging.reset();
-  if (device->stream != nullptr) cwCudaStreamDestroy(wrapped(device->stream));
+  const bool owns_stream =
+      device->peers == nullptr || !device->peers->shares_gpu();
+  if (device->stream != nullptr && owns_stream)
+    cwCudaStreamDestroy(wrapped(device->stream));
   delete device;
+}
+
+cudaStream_t stream_of(const glm_device& device) {
+  if (device.peers != nullptr && device.peers->shares_gpu())
+    return device.peers->group().common_stream();
+  cw_stream* stream = nullptr;
+  check_call(cwCudaStreamCreate(&stream), "device_open");
+  return reinterpret_cast<cudaStream_t>(stream);
 }
 
 cudaDeviceProp properties_of(int32_t ordinal) {
@@ -166,19 +177,15 @@ void device_open(const glm_device_options* options, glm_device** device) {
   std::unique_ptr<glm_device, void (*)(glm_device*)> opened(new glm_device,
                                                             close);
   opened->ordinal = ordinal;
-  opened->num_multiprocessors =
-      properties.multiProcessorCount /
-      (options->group != nullptr ? options->group->peers.ranks_per_gpu() : 1);
+  opened->num_multiprocessors = properties.multiProcessorCount;
   opened->capability = properties.major;
   choose(opened->ordinal);
-  cw_stream* stream = nullptr;
-  check_call(cwCudaStreamCreate(&stream), "device_open");
-  opened->stream = reinterpret_cast<cudaStream_t>(stream);
-  opened->staging = std::make_unique<Staging>(opened->ordinal, opened->stream,
-                                              options->num_threads);
   if (options->world_size > 1)
     opened->peers = std::make_unique<collectives::PeerRank>(
         options->group->peers, options->rank);
+  opened->stream = stream_of(*opened);
+  opened->staging = std::make_unique<Staging>(opened->ordinal, opened->stream,
+                                              options->num_threads);
   *device = opened.release();
 }
 

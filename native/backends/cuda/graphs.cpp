@@ -13,9 +13,16 @@ struct Graph {
   int32_t last_turn = -1;
 };
 
-cudaGraph_t ended_capture(glm_device& device, const char* where) {
+bool leads(const glm_device& device) {
+  return device.peers == nullptr || device.peers->leads();
+}
+
+void meet(const glm_device& device, const char* where) {
+  if (device.peers != nullptr) device.peers->meet_on_gpu(where);
+}
+
+cudaGraph_t ended_capture(const glm_device& device, const char* where) {
   cudaGraph_t captured = nullptr;
-  device.is_capturing = false;
   const cudaError_t error = cudaStreamEndCapture(device.stream, &captured);
   if (error != cudaErrorStreamCaptureInvalidated) check(error, where);
   if (captured != nullptr) return captured;
@@ -25,39 +32,59 @@ cudaGraph_t ended_capture(glm_device& device, const char* where) {
                 "that ended the capture");
 }
 
+cudaGraphExec_t executable_of(const glm_device& device, const char* where) {
+  const cudaGraph_t captured = ended_capture(device, where);
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&executable, captured, 0);
+  cudaGraphDestroy(captured);
+  check(error, where);
+  check(cudaGraphUpload(executable, device.stream), where);
+  return executable;
+}
+
+void drop_capture(glm_device& device, const char* where) {
+  if (leads(device)) cudaGraphDestroy(ended_capture(device, where));
+  if (device.peers != nullptr) device.peers->turns().end_graph();
+}
+
 }
 
 void graph_begin(glm_device& device) {
   const char* where = "graph_begin";
   expect_no_capture(device, where);
-  check(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal),
+  meet(device, where);
+  if (leads(device))
+    check(
+        cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal),
         where);
   device.is_capturing = true;
+  meet(device, where);
   if (device.peers != nullptr) device.peers->turns().begin_graph();
 }
 
 void graph_end(glm_device& device, void** graph) {
   const char* where = "graph_end";
   expect_equal(where, "captures that were begun", 1, device.is_capturing);
+  device.is_capturing = false;
+  if (graph == nullptr) return drop_capture(device, where);
   auto made = std::make_unique<Graph>();
-  const cudaGraph_t captured = ended_capture(device, where);
-  const cudaError_t error =
-      graph == nullptr ? cudaSuccess
-                       : cudaGraphInstantiate(&made->executable, captured, 0);
-  cudaGraphDestroy(captured);
+  meet(device, where);
+  if (leads(device)) made->executable = executable_of(device, where);
+  meet(device, where);
   if (device.peers != nullptr)
     made->last_turn = device.peers->turns().end_graph();
-  check(error, where);
-  if (graph == nullptr) return;
-  check(cudaGraphUpload(made->executable, device.stream), where);
   *graph = made.release();
 }
 
 void graph_replay(glm_device& device, void* graph) {
-  expect_no_capture(device, "graph_replay");
-  expect_pointer("graph_replay", "graph", graph);
+  const char* where = "graph_replay";
+  expect_no_capture(device, where);
+  expect_pointer(where, "graph", graph);
   const Graph& made = *static_cast<Graph*>(graph);
-  check(cudaGraphLaunch(made.executable, device.stream), "graph_replay");
+  meet(device, where);
+  if (leads(device))
+    check(cudaGraphLaunch(made.executable, device.stream), where);
+  meet(device, where);
   if (device.peers != nullptr) device.peers->turns().replay(made.last_turn);
 }
 
@@ -66,7 +93,8 @@ void graph_free(glm_device& device, void* graph) {
   if (graph == nullptr) return;
   check_call(cwCudaStreamSync(wrapped(device.stream)), "graph_free");
   const std::unique_ptr<Graph> made(static_cast<Graph*>(graph));
-  check(cudaGraphExecDestroy(made->executable), "graph_free");
+  if (made->executable != nullptr)
+    check(cudaGraphExecDestroy(made->executable), "graph_free");
 }
 
 }

@@ -20,7 +20,6 @@ struct Exchange {
   uint4* received[kMaxRanks];
   uint4* sent[kMaxRanks];
   Stop stop;
-  bool lets_successor_start;
 };
 
 }

@@ -117,7 +117,7 @@ template <typename Unit>
 __global__ void __launch_bounds__(kThreads)
     gather_blocks(Gather gather, GatherBlocks blocks) {
   ptx::wait_for_predecessor();
-  if (gather.lets_successor_start) ptx::let_successor_start();
+  ptx::let_successor_start();
   GatherFlags& own = *gather.flags[gather.rank];
   const uint32_t epoch = ptx::acquire_from_system(&own.epoch) + 1;
   if (blockIdx.x == 0 && is_peer(gather))
@@ -135,6 +135,13 @@ __global__ void __launch_bounds__(kThreads)
   own.epoch = epoch;
 }
 
+template <typename Unit>
+__global__ void __launch_bounds__(kThreads)
+    copy_blocks(Gather gather, GatherBlocks blocks) {
+  ptx::wait_for_predecessor();
+  copy_to_all<Unit>(gather, blocks);
+}
+
 int64_t alignment_of(const Gather& gather, const GatherBlocks& blocks) {
   uint64_t bits = reinterpret_cast<uint64_t>(blocks.input) |
                   static_cast<uint64_t>(blocks.row_bytes);
@@ -144,28 +151,44 @@ int64_t alignment_of(const Gather& gather, const GatherBlocks& blocks) {
 }
 
 template <typename Unit>
-void launch_as(const char* where, cudaStream_t stream, const Gather& gather,
-               const GatherBlocks& blocks) {
+LaunchShape shape_of(const GatherBlocks& blocks) {
   const int64_t units = blocks.block_rows * blocks.row_bytes / sizeof(Unit);
   const int64_t each = kThreads * kUnitsPerThread;
   const int64_t wanted = std::max<int64_t>(1, (units + each - 1) / each);
-  const dim3 grid(static_cast<uint32_t>(
-      std::min({wanted, kMaxBlocks, gather.most_blocks})));
-  launch(where, stream, {grid, dim3(kThreads)}, gather_blocks<Unit>, gather,
-         blocks);
+  return {dim3(static_cast<uint32_t>(std::min(wanted, kMaxBlocks))),
+          dim3(kThreads)};
+}
+
+template <typename Function>
+void with_unit(const Gather& gather, const GatherBlocks& blocks,
+               Function function) {
+  const int64_t alignment = alignment_of(gather, blocks);
+  if (alignment >= 16 || alignment == 0)
+    function(uint4());
+  else if (alignment >= 4)
+    function(uint32_t());
+  else
+    function(uint8_t());
 }
 
 }
 
 void gather(const char* where, cudaStream_t stream, const Gather& gather,
             const GatherBlocks& blocks) {
-  const int64_t alignment = alignment_of(gather, blocks);
-  if (alignment >= 16 || alignment == 0)
-    launch_as<uint4>(where, stream, gather, blocks);
-  else if (alignment >= 4)
-    launch_as<uint32_t>(where, stream, gather, blocks);
-  else
-    launch_as<uint8_t>(where, stream, gather, blocks);
+  with_unit(gather, blocks, [&](auto unit) {
+    using Unit = decltype(unit);
+    launch(where, stream, shape_of<Unit>(blocks), gather_blocks<Unit>, gather,
+           blocks);
+  });
+}
+
+void copy_to_ranks(const char* where, cudaStream_t stream, const Gather& gather,
+                   const GatherBlocks& blocks) {
+  with_unit(gather, blocks, [&](auto unit) {
+    using Unit = decltype(unit);
+    launch(where, stream, shape_of<Unit>(blocks), copy_blocks<Unit>, gather,
+           blocks);
+  });
 }
 
 }

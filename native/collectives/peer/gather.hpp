@@ -20,11 +20,9 @@ struct GatherFlags {
 struct Gather {
   int32_t rank;
   int32_t world_size;
-  int64_t most_blocks;
   GatherFlags* flags[kMaxRanks];
   char* output[kMaxRanks];
   Stop stop;
-  bool lets_successor_start;
 };
 
 struct GatherBlocks {
@@ -37,6 +35,8 @@ struct GatherBlocks {
 
 void gather(const char* where, cudaStream_t stream, const Gather& gather,
             const GatherBlocks& blocks);
+void copy_to_ranks(const char* where, cudaStream_t stream, const Gather& gather,
+                   const GatherBlocks& blocks);
 
 }
 

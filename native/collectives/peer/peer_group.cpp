@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -16,8 +16,7 @@ namespace {
 constexpr char kWhere[] = "group_create";
 constexpr uint64_t kLimitNanoseconds = 3'000'000'000;
 constexpr int64_t kMostAhead = 16;
-constexpr int64_t kWaitingBlocksOfGpu = 8;
-constexpr char kMostConnections[] = "32";
+constexpr int32_t kNapsInWait = 16;
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(GLM_NOT_SUPPORTED, std::string(kWhere) + ": " + text);
@@ -46,24 +45,16 @@ void expect_access(int32_t from, int32_t to) {
            ", but the driver says that it cannot (cudaDeviceCanAccessPeer)");
 }
 
-int32_t ranks_on(const std::vector<int32_t>& ordinals, int32_t ordinal) {
-  return static_cast<int32_t>(
-      std::count(ordinals.begin(), ordinals.end(), ordinal));
-}
-
-void expect_as_many_ranks(const std::vector<int32_t>& ordinals) {
-  const int32_t expected = ranks_on(ordinals, ordinals.front());
+void expect_own_or_common_gpu(const std::vector<int32_t>& ordinals) {
+  const auto ranks_on = [&](int32_t ordinal) {
+    return std::count(ordinals.begin(), ordinals.end(), ordinal);
+  };
+  const int64_t world_size = static_cast<int64_t>(ordinals.size());
   for (const int32_t ordinal : ordinals)
-    if (ranks_on(ordinals, ordinal) != expected)
-      refuse("expected as many ranks on each GPU, got " +
-             std::to_string(expected) + " on " + gpu(ordinals.front()) +
-             " and " + std::to_string(ranks_on(ordinals, ordinal)) + " on " +
-             gpu(ordinal));
-}
-
-void open_connections(int32_t ranks_per_gpu) {
-  if (ranks_per_gpu > 1)
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", kMostConnections, 0);
+    if (ranks_on(ordinal) != 1 && ranks_on(ordinal) != world_size)
+      refuse("expected a GPU for each of " + std::to_string(world_size) +
+             " ranks or one for all, got " + std::to_string(ranks_on(ordinal)) +
+             " ranks on " + gpu(ordinal));
 }
 
 void expect_ordinals(const std::vector<int32_t>& ordinals) {
@@ -86,8 +77,7 @@ void expect_ordinals(const std::vector<int32_t>& ordinals) {
 PeerGroup::PeerGroup(std::vector<int32_t> ordinals)
     : ordinals_(std::move(ordinals)),
       threads_(static_cast<int32_t>(ordinals_.size())) {
-  expect_as_many_ranks(ordinals_);
-  open_connections(ranks_per_gpu());
+  expect_own_or_common_gpu(ordinals_);
   if (world_size() > 1) expect_ordinals(ordinals_);
   void* memory = nullptr;
   check(cudaHostAlloc(&memory, sizeof *record_, cudaHostAllocPortable), kWhere);
@@ -95,15 +85,21 @@ PeerGroup::PeerGroup(std::vector<int32_t> ordinals)
   *record_ = kRunning;
 }
 
-PeerGroup::~PeerGroup() { cudaFreeHost(record_); }
-
-int32_t PeerGroup::ranks_per_gpu() const {
-  return ranks_on(ordinals_, ordinals_.front());
+PeerGroup::~PeerGroup() {
+  if (common_stream_ != nullptr) cudaStreamDestroy(common_stream_);
+  cudaFreeHost(record_);
 }
 
-int64_t PeerGroup::most_blocks() const {
-  return ranks_per_gpu() == 1 ? INT64_MAX
-                              : kWaitingBlocksOfGpu / ranks_per_gpu();
+bool PeerGroup::shares_gpu() const {
+  return world_size() > 1 && ordinals_.front() == ordinals_.back();
+}
+
+cudaStream_t PeerGroup::common_stream() {
+  std::call_once(has_stream_, [&] {
+    check(cudaStreamCreateWithFlags(&common_stream_, cudaStreamNonBlocking),
+          "device_open");
+  });
+  return common_stream_;
 }
 
 void PeerGroup::enable_access(int32_t rank) const {
@@ -138,6 +134,28 @@ void PeerGroup::wait_for_slower_ranks(int32_t rank) {
       expect_running("reduce_add_norm_quantise");
       std::this_thread::yield();
     }
+}
+
+void PeerGroup::meet(const char* where, int32_t rank) {
+  using Clock = std::chrono::steady_clock;
+  const int64_t mine = ++num_meetings_[static_cast<size_t>(rank)];
+  const auto begin = Clock::now();
+  for (int32_t other = 0; other < world_size(); ++other)
+    while (num_meetings_[static_cast<size_t>(other)] < mine) {
+      const auto waited = Clock::now() - begin;
+      if (waited > std::chrono::nanoseconds(kLimitNanoseconds))
+        stop_late(rank, other);
+      expect_running(where);
+      std::this_thread::sleep_for(waited / kNapsInWait);
+    }
+}
+
+void PeerGroup::stop_late(int32_t rank, int32_t peer) {
+  uint32_t running = kRunning;
+  const uint32_t late = kLate | static_cast<uint32_t>(rank) << 8 |
+                        static_cast<uint32_t>(peer) << 16;
+  __atomic_compare_exchange_n(record_, &running, late, false, __ATOMIC_SEQ_CST,
+                              __ATOMIC_SEQ_CST);
 }
 
 void PeerGroup::abort() {

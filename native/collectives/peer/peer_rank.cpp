@@ -30,6 +30,12 @@ int64_t region_bytes(int32_t world_size, int64_t hidden_size) {
          kNumTurns * world_size * rank_chunks(hidden_size) * chunk_bytes;
 }
 
+Exchange without_sending(const Exchange& exchange) {
+  Exchange silent = exchange;
+  for (uint4*& target : silent.sent) target = exchange.received[exchange.rank];
+  return silent;
+}
+
 PeerRank::PeerRank(PeerGroup& group, int32_t rank)
     : group_(group), rank_(rank) {
   group.enable_access(rank);
@@ -65,8 +71,8 @@ void PeerRank::expect_bound(const char* where) const {
   group_.expect_running(where);
 }
 
-bool PeerRank::lets_successor_start() const {
-  return group_.ranks_per_gpu() == 1;
+void PeerRank::meet_on_gpu(const char* where) {
+  if (shares_gpu()) group_.meet(where, rank_);
 }
 
 template <typename Pointer>
@@ -95,7 +101,6 @@ Exchange PeerRank::next_exchange(const char* where, int64_t width) {
   exchange.rank = rank_;
   exchange.row_chunks = row_chunks(width);
   exchange.stop = stop();
-  exchange.lets_successor_start = lets_successor_start();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     exchange.received[peer] = received + peer * each;
     exchange.sent[peer] = at(peer, received + rank_ * each);
@@ -108,9 +113,7 @@ Gather PeerRank::gather_of(const char* where, void* output) {
   Gather gather = {};
   gather.rank = rank_;
   gather.world_size = world_size();
-  gather.most_blocks = group_.most_blocks();
   gather.stop = stop();
-  gather.lets_successor_start = lets_successor_start();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     gather.flags[peer] = at(peer, reinterpret_cast<GatherFlags*>(region_));
     gather.output[peer] = at(peer, static_cast<char*>(output));

@@ -21,6 +21,9 @@ class PeerRank {
   int32_t world_size() const { return group_.world_size(); }
   PeerGroup& group() const { return group_; }
   Turns& turns() { return turns_; }
+  bool shares_gpu() const { return group_.shares_gpu(); }
+  bool leads() const { return !shares_gpu() || rank_ == 0; }
+  void meet_on_gpu(const char* where);
   void set_region(void* data, int64_t bytes);
   void bind(void* memory, int64_t bytes, cudaStream_t stream);
   Exchange next_exchange(const char* where, int64_t width);
@@ -29,7 +32,6 @@ class PeerRank {
  private:
   void expect_bound(const char* where) const;
   Stop stop() const;
-  bool lets_successor_start() const;
   template <typename Pointer>
   Pointer* at(int32_t peer, Pointer* own) const;
 
@@ -40,6 +42,8 @@ class PeerRank {
   int64_t region_bytes_ = 0;
   std::vector<SharedMemory> memories_;
 };
+
+Exchange without_sending(const Exchange& exchange);
 
 int64_t region_bytes(int32_t world_size, int64_t hidden_size);
 

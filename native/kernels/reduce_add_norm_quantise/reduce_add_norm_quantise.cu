@@ -163,9 +163,11 @@ __device__ void norm_row(const NormRows& args, int32_t row,
                                    args.codes + offset, args.row_scale + row);
 }
 
-template <int32_t world_size>
-__device__ bool lets_successor_start(const NormRows& args) {
-  return world_size == 1 || args.exchange.lets_successor_start;
+template <int32_t world_size, int32_t num_chunks, bool aligned>
+__global__ void __launch_bounds__(rows::kMaxThreads)
+    send_alone(__grid_constant__ const NormRows args) {
+  ptx::wait_for_predecessor();
+  send_rows<world_size, num_chunks, aligned>(args);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
@@ -173,8 +175,7 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
     norm_rows(__grid_constant__ const NormRows args) {
   __shared__ rows::MeasureBuffer buffer;
   const bool has_few = args.num_tokens <= kFewRows;
-  if (has_few && lets_successor_start<world_size>(args))
-    ptx::let_successor_start();
+  if (has_few) ptx::let_successor_start();
   FloatChunk weight[num_chunks];
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
@@ -186,8 +187,7 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
   for (int32_t row = first; row < args.num_tokens; row += gridDim.x) {
     if (row == first) {
       ptx::wait_for_predecessor();
-      if (!has_few && lets_successor_start<world_size>(args))
-        ptx::let_successor_start();
+      if (!has_few) ptx::let_successor_start();
       if constexpr (world_size > 1)
         send_rows<world_size, num_chunks, aligned>(args);
     }
@@ -219,33 +219,40 @@ NormRows rows_of(const glm_reduce_add_norm_quantise_args& args, int32_t begin,
           {}};
 }
 
-template <int32_t world_size>
-int64_t most_blocks_of(const Context& context) {
-  return world_size == 1 ? INT64_MAX : context.peers->group().most_blocks();
-}
+enum class Work { norm, sending };
 
-template <int32_t world_size, int32_t... num_chunks>
-void launch_norm(const Context& context, const NormRows& given,
-                 const rows::RowShape& shape) {
+template <Work work, int32_t world_size, int32_t... num_chunks>
+void launch_chunks(const Context& context, const NormRows& given,
+                   const rows::RowShape& shape) {
   bool aligned = rows::are_aligned(
       given.width,
       {given.residual, given.delta, given.weight, given.plain, given.codes});
   rows::with_chunks<num_chunks...>(
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        auto kernel = norm_rows<world_size, decltype(chunks)::value,
-                                decltype(is_fast)::value>;
+        constexpr int32_t count = decltype(chunks)::value;
+        constexpr bool is_aligned = decltype(is_fast)::value;
+        auto kernel = norm_rows<world_size, count, is_aligned>;
+        if constexpr (work == Work::sending)
+          kernel = send_alone<world_size, count, is_aligned>;
         rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
-                          given, most_blocks_of<world_size>(context));
+                          given);
       });
 }
 
-template <int32_t first, int32_t... others>
-void launch_reduced(const Context& context, const NormRows& given,
-                    const rows::RowShape& shape) {
+template <Work work, int32_t first, int32_t... others>
+void launch_ranks(const Context& context, const NormRows& given,
+                  const rows::RowShape& shape) {
   if constexpr (sizeof...(others) > 0)
     if (context.peers->world_size() != first)
-      return launch_reduced<others...>(context, given, shape);
-  launch_norm<first, 1, kMostReducedChunks>(context, given, shape);
+      return launch_ranks<work, others...>(context, given, shape);
+  launch_chunks<work, first, 1, kMostReducedChunks>(context, given, shape);
+}
+
+void send_before_all_receive(const Context& context, NormRows& given,
+                             const rows::RowShape& shape) {
+  launch_ranks<Work::sending, 2, 4, 8>(context, given, shape);
+  context.peers->meet_on_gpu(kWhere);
+  given.exchange = collectives::without_sending(given.exchange);
 }
 
 void reduce_rows(const Context& context,
@@ -263,7 +270,9 @@ void reduce_rows(const Context& context,
     NormRows given =
         rows_of(args, begin, std::min(left, collectives::kMaxExchangeRows));
     given.exchange = context.peers->next_exchange(kWhere, args.hidden_size);
-    launch_reduced<2, 4, 8>(context, given, shape);
+    if (context.peers->shares_gpu())
+      send_before_all_receive(context, given, shape);
+    launch_ranks<Work::norm, 2, 4, 8>(context, given, shape);
   }
 }
 
@@ -279,8 +288,9 @@ void reduce_add_norm_quantise(const Context& context,
   expect_pointer(kWhere, "weight", args.weight);
   if (context.peers != nullptr && args.delta != nullptr)
     return reduce_rows(context, args);
-  launch_norm<1, 1, 2, 4, 8>(context, rows_of(args, 0, args.num_tokens),
-                             rows::shape_of(kWhere, args.hidden_size));
+  launch_chunks<Work::norm, 1, 1, 2, 4, 8>(
+      context, rows_of(args, 0, args.num_tokens),
+      rows::shape_of(kWhere, args.hidden_size));
 }
 
 int64_t reduce_add_norm_quantise_scratch_bytes(

@@ -91,12 +91,9 @@ LaunchShape grid_of(const Context& context, const char* where, int64_t num_rows,
 
 template <typename Kernel, typename Given>
 void launch_rows(const char* where, const Context& context, int64_t num_rows,
-                 const RowShape& shape, Kernel kernel, const Given& given,
-                 int64_t most_blocks = INT32_MAX) {
-  LaunchShape launched = grid_of(context, where, num_rows, shape, kernel);
-  if (launched.grid.x > most_blocks)
-    launched.grid.x = static_cast<uint32_t>(most_blocks);
-  launch(where, context.stream, launched, kernel, given);
+                 const RowShape& shape, Kernel kernel, const Given& given) {
+  launch(where, context.stream,
+         grid_of(context, where, num_rows, shape, kernel), kernel, given);
 }
 
 }

@@ -11,10 +11,8 @@ namespace glm::kernels::stream {
 template <typename... Parameters>
 int32_t max_active_clusters(const char* where, const LaunchShape& shape,
                             void (*kernel)(Parameters...)) {
-  check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(shape.shared_bytes)),
-      where);
+  allow_shared_bytes(where, reinterpret_cast<const void*>(kernel),
+                     shape.shared_bytes);
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim.x = shape.cluster;

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #define MAX_RANKS 64
+#define EVERY_RANK -1
 #define NAME_CAPACITY 32
 #define PATH_CAPACITY 4096
 #define MEETING_SECONDS 60
@@ -128,6 +129,10 @@ static int32_t rank_of(const glm_device* device) {
   return -1;
 }
 
+static int is_armed(int32_t rank) {
+  return rank >= 0 && (failing.rank == EVERY_RANK || rank == failing.rank);
+}
+
 static int meets_in_vain(int32_t rank) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -172,10 +177,11 @@ static int fails_now(glm_device* device, const char* operation) {
   if (strcmp(operation, "place_rows") == 0 && meets_in_vain(rank)) {
     return 1;
   }
-  if (rank != failing.rank || strcmp(operation, failing.operation) != 0) {
+  if (!is_armed(rank) || strcmp(operation, failing.operation) != 0) {
     return 0;
   }
-  if (atomic_fetch_sub(&failing.calls_left, 1) != 0) {
+  const int left = atomic_fetch_sub(&failing.calls_left, 1);
+  if (left > 0 || (left < 0 && failing.rank != EVERY_RANK)) {
     return 0;
   }
   atomic_store(&failing.has_failed, 1);
@@ -238,8 +244,7 @@ static void failing_device_close(glm_device* device) {
 }
 
 static void failing_device_message(glm_device* device, glm_message* message) {
-  if (device == failing.devices[failing.rank] &&
-      atomic_load(&failing.has_failed)) {
+  if (is_armed(rank_of(device)) && atomic_load(&failing.has_failed)) {
     snprintf(message->text, GLM_MESSAGE_CAPACITY, "made to fail");
     return;
   }
