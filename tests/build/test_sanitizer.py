@@ -1,5 +1,7 @@
 """IR is marked for AddressSanitizer function by function, and the marks take effect."""
 
+import shutil
+
 import pytest
 from sanitizer import with_attribute
 
@@ -51,12 +53,12 @@ def test_overflow_is_found(built_small, bound, status):
     name = "terra/lowered/x86-64-v3/debug.ll"
     before = (built_small.path / name).read_text()
     built_small.write(name, IR)
-    built_small.record_lowering()
+    built_small.record_lowerings()
     built_small.write("tests/fuzz/cells.c", HARNESS % bound)
     try:
         printed = built_small.scons("fuzz", status=status)
     finally:
         built_small.write(name, before)
-        built_small.record_lowering()
+        built_small.record_lowerings()
         shutil.rmtree(built_small.path / "tests/fuzz")
     assert ("stack-buffer-overflow" in printed) == (status != 0)
