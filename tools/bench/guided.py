@@ -117,6 +117,11 @@ class Run:
             while min(self.counts()) < WARM_UP:
                 self.take(pool)
             begun, before = time.perf_counter(), sum(self.counts())
+            if max(self.counts()) >= self.num_tokens:
+                raise click.ClickException(
+                    f"expected streams of more than {self.num_tokens} tokens: one had all of them "
+                    f"before the last had {WARM_UP}"
+                )
             while max(self.counts()) < self.num_tokens:
                 self.take(pool)
             spent = time.perf_counter() - begun
