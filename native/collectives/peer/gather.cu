@@ -159,36 +159,34 @@ LaunchShape shape_of(const GatherBlocks& blocks) {
           dim3(kThreads)};
 }
 
-template <typename Function>
-void with_unit(const Gather& gather, const GatherBlocks& blocks,
-               Function function) {
+template <typename KernelOfUnit>
+void launch_blocks(const char* where, cudaStream_t stream, const Gather& gather,
+                   const GatherBlocks& blocks, KernelOfUnit kernel_of) {
+  auto launch_units = [&](auto unit) {
+    launch(where, stream, shape_of<decltype(unit)>(blocks), kernel_of(unit),
+           gather, blocks);
+  };
   const int64_t alignment = alignment_of(gather, blocks);
   if (alignment >= 16 || alignment == 0)
-    function(uint4());
+    launch_units(uint4());
   else if (alignment >= 4)
-    function(uint32_t());
+    launch_units(uint32_t());
   else
-    function(uint8_t());
+    launch_units(uint8_t());
 }
 
 }
 
 void gather(const char* where, cudaStream_t stream, const Gather& gather,
             const GatherBlocks& blocks) {
-  with_unit(gather, blocks, [&](auto unit) {
-    using Unit = decltype(unit);
-    launch(where, stream, shape_of<Unit>(blocks), gather_blocks<Unit>, gather,
-           blocks);
-  });
+  launch_blocks(where, stream, gather, blocks,
+                [](auto unit) { return gather_blocks<decltype(unit)>; });
 }
 
 void copy_to_ranks(const char* where, cudaStream_t stream, const Gather& gather,
                    const GatherBlocks& blocks) {
-  with_unit(gather, blocks, [&](auto unit) {
-    using Unit = decltype(unit);
-    launch(where, stream, shape_of<Unit>(blocks), copy_blocks<Unit>, gather,
-           blocks);
-  });
+  launch_blocks(where, stream, gather, blocks,
+                [](auto unit) { return copy_blocks<decltype(unit)>; });
 }
 
 }
