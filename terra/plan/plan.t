@@ -179,7 +179,7 @@ terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : 
   end
   if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
     return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens",
+      message, C.GLM_INVALID_ARGUMENT, "option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens",
       o.page_size, &info.name[0], info.page_size_multiple
     )
   end

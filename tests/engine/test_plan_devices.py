@@ -91,8 +91,9 @@ def test_cuda_plans_without_a_gpu(world_size):
     assert planned["ranks"][0]["workspace_bytes"] > 0
     halved = plan(EngineOptions(AIR, kv_dtype=2, **options))
     assert (halved["kv_dtype"], halved["page_bytes"]) == ("fp8_e4m3", page // 2)
-    with pytest.raises(EngineError, match="option page_size is 8; the device"):
+    with pytest.raises(EngineError, match="option page_size is 8; the device") as caught:
         plan(EngineOptions(AIR, page_size=8, **options))
+    assert caught.value.status == Status.GLM_INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -58589,7 +58589,7 @@ else19:                                           ; preds = %then13
   br label %merge17
 
 merge17:                                          ; preds = %else19, %then18
-  ret i32 4
+  ret i32 1
 
 dead20:                                           ; No predecessors!
   br label %merge12

@@ -40622,7 +40622,7 @@ merge25.i:                                        ; preds = %merge20.i
   br label %"$Plan.make.exit"
 
 "$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit62.i.i", %"$Plan.measure_weights.exit.thread.i", %"$Plan.measure_page.exit.thread.i", %merge15.i, %merge20.i, %merge25.i
-  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %25, %entry ], [ %212, %merge15.i ], [ 1, %merge20.i ], [ %common.ret.op.i78.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %"$Plan.measure_page.exit.thread.i" ], [ 4, %then.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then13.i.i ], [ 4, %"$printable.clean.exit62.i.i" ]
+  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %25, %entry ], [ %212, %merge15.i ], [ 1, %merge20.i ], [ %common.ret.op.i78.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %"$Plan.measure_page.exit.thread.i" ], [ 1, %"$printable.clean.exit62.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
   ret i32 %common.ret.op.i
 }
 
