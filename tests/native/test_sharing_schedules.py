@@ -8,7 +8,7 @@ two meetings, or before one. `needs` says what must lie earlier in the stream.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -32,7 +32,7 @@ class Thread:
     program: list
     next: int = 0
     num_meetings: int = 0
-    waits: bool = field(default=False)
+    waits: bool = False
 
 
 def sum_over_ranks(rank: int, number: int, world_size: int, meets: bool) -> list:
