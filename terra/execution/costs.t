@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
+local check = require("terra.base.check")
 local costs = require("terra.scheduling.costs")
 local measures = require("terra.execution.measures")
 local status = require("terra.base.status")
@@ -17,8 +18,6 @@ local fine_prompt = 256
 local most_decode_rows = 16
 local most_context = 4096
 
-local most_levels = 32
-
 local struct Level {
   num_beside : int32
   num_tokens : int32
@@ -30,7 +29,7 @@ local struct Measuring {
   costs : &StepCosts
   trial : Trial
   most_positions : int32
-  levels : Level[most_levels]
+  levels : Level[costs.most_levels]
   num_levels : int32
 }
 
@@ -88,7 +87,8 @@ terra Measuring:measure_prompts(message : &C.glm_message) : int32
   var most = smaller(self.trial.plan.shape.max_step_tokens, self.most_positions)
   var num_tokens = smaller(least_prompt, most)
   self.num_levels = 0
-  while self.num_levels < most_levels do
+  while true do
+    check.bounds(self.num_levels, costs.most_levels)
     var level = &self.levels[self.num_levels]
     level.num_beside, level.num_tokens, level.ns = self:rows_beside(num_tokens), num_tokens, 0
     if num_tokens == most or level.num_beside + num_tokens > self.costs.rows:most_rows() then
@@ -100,7 +100,6 @@ terra Measuring:measure_prompts(message : &C.glm_message) : int32
     end
     num_tokens = smaller(next_prompt(num_tokens), most)
   end
-  return C.GLM_OK
 end
 
 terra Measuring:add_prompts()

@@ -142,6 +142,7 @@ terra RankGroup:name_other_failures(failed : int32, message : &C.glm_message)
 end
 
 terra RankGroup:first_failure(message : &C.glm_message) : int32
+  self:ask_cancelled_ranks()
   var failed = self:named_failure()
   if failed < 0 then
     return C.GLM_OK
@@ -151,7 +152,6 @@ terra RankGroup:first_failure(message : &C.glm_message) : int32
   end
   if message ~= nil then
     @message = self.messages[failed]
-    self:ask_cancelled_ranks()
     self:name_other_failures(failed, message)
   end
   return self.codes[failed]

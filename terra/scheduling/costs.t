@@ -2,19 +2,17 @@ local abi = require("terra.base.abi")
 local check = require("terra.base.check")
 local C = abi.C
 
-local costs = {}
-
-local most_levels = 48
+local costs = { most_levels = 48 }
 
 local struct CostTable {
   size : int32
-  rows : int32[most_levels]
-  ns : int64[most_levels]
+  rows : int32[costs.most_levels]
+  ns : int64[costs.most_levels]
 }
 costs.CostTable = CostTable
 
 terra CostTable:add(rows : int32, ns : int64)
-  check.bounds(self.size, most_levels)
+  check.bounds(self.size, costs.most_levels)
   var last = self.size - 1
   self.rows[self.size] = rows
   self.ns[self.size] = ns

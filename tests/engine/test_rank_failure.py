@@ -99,6 +99,18 @@ def test_ranks_that_fail_together_are_all_named():
         assert all(message.count(f"on rank {rank}") == 1 for rank in range(4))
 
 
+def test_a_cancelled_rank_whose_own_device_is_lost_is_named_too():
+    with engine_of(4) as engine:
+        arm(1, "linear", LAYERS + 1)
+        library().failing_lose(2)
+        failures = submitted_failures(engine, 2)
+    for status, message in failures:
+        assert status == Status.GLM_DEVICE_ERROR
+        assert "on rank 1: made to fail; failed on rank 2 too" in message
+        assert "rank 0" not in message
+        assert "rank 3" not in message
+
+
 @pytest.mark.parametrize("world_size", [2, 8])
 def test_a_lost_group_refuses_whatever_comes_next(world_size):
     prompt = prompts()[0]

@@ -166,7 +166,9 @@ class Device:
     def close(self) -> None:
         """Gives all back; a device that was lost refuses, and what it has ends with the process."""
         for block in self.blocks:
-            self.table.release(self.handle, block)
+            status = self.table.release(self.handle, block)
+            if status != constants()["GLM_DEVICE_ERROR"]:
+                self.check(status)
         self.table.device_close(self.handle)
 
     def message(self) -> str:

@@ -2,27 +2,75 @@
 waits for what comes after it.
 
 The ranks' threads are programs of launches and meetings, the common stream is the list of what they
-launched. Programs are those of reduce_add_norm_quantise (`send_before_all_receive`), of the gathers
-(`exchange_blocks`) and of graphs (`graph_replay`) of the CUDA device: a launch of each rank between
-two meetings, or before one. `needs` says what must lie earlier in the stream.
+launched. In which order an operation of the CUDA device launches and meets is read from its source;
+`before` and `after` are launches of each rank around it. What one operation launches needs what all
+ranks launched before it, and what comes after needs what all have launched in it.
 """
 
 import random
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.shapes import run_seed
 
+NATIVE = Path(__file__).resolve().parents[2] / "native"
 MEETING = "meeting"
-NUM_SCHEDULES = 200
+NUM_SCHEDULES = 100
 NUM_OPERATIONS = 12
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A function that launches something (`call` in its source) between meetings of the ranks."""
+
+    file: str
+    function: str
+    call: str
+    before: str
+    launched: str
+    after: str
+    is_of_rank_0: bool = False
+
+    def steps(self) -> list[str]:
+        """What the function launches and where it meets, in the order of its source."""
+        text = (NATIVE / self.file).read_text()
+        [body] = re.findall(rf"^\w[\w ]* {self.function}\(.*?^}}$", text, re.M | re.S)
+        found = re.findall(rf"\bmeet(?:_on_gpu)?\(|{re.escape(self.call)}", body)
+        return [self.launched if each == self.call else MEETING for each in found]
+
+
+SUM = Operation(
+    "kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.cu",
+    "send_before_all_receive",
+    "Work::sending",
+    *("", "send", "receive"),
+)
+GATHER = Operation(
+    "backends/cuda/collectives.cpp", "exchange_blocks", "copy_to_ranks(", "make", "copy", "use"
+)
+REPLAY = Operation(
+    "backends/cuda/graphs.cpp",
+    "graph_replay",
+    "cudaGraphLaunch(",
+    *("inputs", "graph", "outputs"),
+    is_of_rank_0=True,
+)
+STEPS = {operation: operation.steps() for operation in (SUM, GATHER, REPLAY)}
+MEETINGS = [
+    (operation, place)
+    for operation, steps in STEPS.items()
+    for place, step in enumerate(steps)
+    if step == MEETING
+]
 
 
 @dataclass(frozen=True)
 class Launch:
     rank: int
-    operation: int
+    number: int
     part: str
     needs: tuple = ()
 
@@ -32,42 +80,32 @@ class Thread:
     program: list
     next: int = 0
     num_meetings: int = 0
-    waits: bool = field(default=False)
+    waits: bool = False
 
 
-def sum_over_ranks(rank: int, number: int, world_size: int, meets: bool) -> list:
-    sent = tuple((other, number, "send") for other in range(world_size))
-    meeting = [MEETING] if meets else []
-    return [Launch(rank, number, "send"), *meeting, Launch(rank, number, "receive", sent)]
-
-
-def gather(rank: int, number: int, world_size: int, meets: bool) -> list:
-    ranks, meeting = range(world_size), [MEETING] if meets else []
-    made = tuple((other, number, "make") for other in ranks)
-    copied = tuple((other, number, "copy") for other in ranks)
-    return [
-        Launch(rank, number, "make"),
-        *meeting,
-        Launch(rank, number, "copy", made),
-        *meeting,
-        Launch(rank, number, "use", copied),
+def program(operation: Operation, steps: list[str], rank: int, number: int, ranks: range) -> list:
+    made = tuple((other, number, operation.before) for other in ranks if operation.before)
+    launching = range(1) if operation.is_of_rank_0 else ranks
+    launched = tuple((other, number, operation.launched) for other in launching)
+    inner = [
+        step if step == MEETING else Launch(rank, number, step, made)
+        for step in steps
+        if step == MEETING or rank in launching
     ]
+    before = [Launch(rank, number, operation.before)] if operation.before else []
+    return [*before, *inner, Launch(rank, number, operation.after, launched)]
 
 
-def replay(rank: int, number: int, world_size: int, meets: bool) -> list:
-    """Rank 0 launches the work of all, behind the inputs of all."""
-    meeting = [MEETING] if meets else []
-    given = tuple((other, number, "inputs") for other in range(world_size))
-    whole = [Launch(0, number, "graph", given)] if rank == 0 else []
-    after = Launch(rank, number, "outputs", ((0, number, "graph"),))
-    return [Launch(rank, number, "inputs"), *meeting, *whole, *meeting, after]
-
-
-def programs(world_size: int, chance: random.Random, meets: bool) -> list[list]:
-    kinds = [chance.choice((sum_over_ranks, gather, replay)) for _ in range(NUM_OPERATIONS)]
+def programs(steps: dict, world_size: int, chance: random.Random) -> list[list]:
+    """One program for each rank, of the same operations."""
+    chosen, ranks = chance.choices(list(steps), k=NUM_OPERATIONS), range(world_size)
     return [
-        [step for i, kind in enumerate(kinds) for step in kind(rank, i, world_size, meets)]
-        for rank in range(world_size)
+        [
+            step
+            for i, each in enumerate(chosen)
+            for step in program(each, steps[each], rank, i, ranks)
+        ]
+        for rank in ranks
     ]
 
 
@@ -98,8 +136,11 @@ def stream_of(given: list[list], chance: random.Random) -> list[Launch]:
     return stream
 
 
-def waits_for_later(stream: list[Launch]) -> list[Launch]:
-    places = {(each.rank, each.operation, each.part): i for i, each in enumerate(stream)}
+def waits_for_later(steps: dict, world_size: int, number: int) -> list[Launch]:
+    """Launches of one random schedule before which something is missing that they need."""
+    chance = random.Random(f"{run_seed()} {world_size} {number}")
+    stream = stream_of(programs(steps, world_size, chance), chance)
+    places = {(each.rank, each.number, each.part): i for i, each in enumerate(stream)}
     return [
         each for i, each in enumerate(stream) if any(places[needed] > i for needed in each.needs)
     ]
@@ -108,11 +149,13 @@ def waits_for_later(stream: list[Launch]) -> list[Launch]:
 @pytest.mark.parametrize("world_size", [2, 4, 8])
 def test_nothing_waits_for_what_comes_after_it(world_size):
     for number in range(NUM_SCHEDULES):
-        chance = random.Random(f"{run_seed()} {world_size} {number}")
-        stream = stream_of(programs(world_size, chance, True), chance)
-        assert waits_for_later(stream) == [], f"schedule {number}"
+        assert waits_for_later(STEPS, world_size, number) == [], f"schedule {number}"
 
 
-def test_without_meetings_launches_would_wait_for_later_ones():
-    chance = random.Random(run_seed())
-    assert waits_for_later(stream_of(programs(2, chance, False), chance))
+@pytest.mark.parametrize(
+    ("operation", "place"), MEETINGS, ids=lambda each: getattr(each, "function", each)
+)
+def test_without_any_of_the_meetings_something_would_wait_for_a_later_launch(operation, place):
+    steps = STEPS[operation]
+    fewer = {**STEPS, operation: [*steps[:place], *steps[place + 1 :]]}
+    assert any(waits_for_later(fewer, 2, number) for number in range(NUM_SCHEDULES))

@@ -77,19 +77,20 @@ void choose(int32_t ordinal) {
   check_call(cwCudaSetDevice(ordinal), "device cuda");
 }
 
+bool shares_stream(const glm_device& device) {
+  return device.peers != nullptr && device.peers->shares_gpu();
+}
+
 void close(glm_device* device) {
   cudaSetDevice(device->ordinal);
   device->staging.reset();
-  const bool owns_stream =
-      device->peers == nullptr || !device->peers->shares_gpu();
-  if (device->stream != nullptr && owns_stream)
+  if (device->stream != nullptr && !shares_stream(*device))
     cwCudaStreamDestroy(wrapped(device->stream));
   delete device;
 }
 
 cudaStream_t stream_of(const glm_device& device) {
-  if (device.peers != nullptr && device.peers->shares_gpu())
-    return device.peers->group().common_stream();
+  if (shares_stream(device)) return device.peers->group().common_stream();
   cw_stream* stream = nullptr;
   check_call(cwCudaStreamCreate(&stream), "device_open");
   return reinterpret_cast<cudaStream_t>(stream);

@@ -216,7 +216,7 @@ target triple = "x86_64-pc-linux-gnu"
 %210 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
 %211 = type { ptr, i32, i32, i32, i64 }
 %212 = type { %47, ptr, ptr, i32, i32, i32 }
-%213 = type { ptr, ptr, %212, i32, [32 x %214], i32 }
+%213 = type { ptr, ptr, %212, i32, [48 x %214], i32 }
 %214 = type { i32, i32, i64 }
 %215 = type { %216, %217, %11, ptr, i8 }
 %216 = type { ptr, ptr, %38, %39, %47, %50, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %51, %51, %51, i32, %52, i32, i64, i64, ptr, %53, i64, i64, i64, i64, i64, i64, i64, i64, i8, i64, %54, %54, %55, i8 }
@@ -2617,20 +2617,23 @@ and.lhs.true:                                     ; preds = %entry
 define internal i32 @"$RankGroup.first_failure"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %3 = alloca %4, align 8
   %failed = alloca i32, align 4
+  %3 = alloca %4, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = call i32 @"$RankGroup.named_failure"(ptr %4)
-  store i32 %5, ptr %failed, align 4
-  %6 = load i32, ptr %failed, align 4
-  %7 = icmp slt i32 %6, 0
-  %8 = zext i1 %7 to i8
-  %9 = trunc i8 %8 to i1
-  br i1 %9, label %then, label %else
+  call void @"$RankGroup.ask_cancelled_ranks"(ptr %4)
+  %5 = load %4, ptr %3, align 1
+  %6 = load ptr, ptr %self, align 8
+  %7 = call i32 @"$RankGroup.named_failure"(ptr %6)
+  store i32 %7, ptr %failed, align 4
+  %8 = load i32, ptr %failed, align 4
+  %9 = icmp slt i32 %8, 0
+  %10 = zext i1 %9 to i8
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %then, label %else
 
 then:                                             ; preds = %entry
   ret i32 0
@@ -2642,60 +2645,57 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %33, ptr %10, i32 0, i32 0
-  %12 = load i32, ptr %11, align 4
-  %13 = icmp sgt i32 %12, 1
-  %14 = zext i1 %13 to i8
-  %15 = trunc i8 %14 to i1
-  br i1 %15, label %then2, label %or.lhs.false
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %33, ptr %12, i32 0, i32 0
+  %14 = load i32, ptr %13, align 4
+  %15 = icmp sgt i32 %14, 1
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %33, ptr %16, i32 0, i32 12
-  store i8 0, ptr %17, align 1
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %33, ptr %18, i32 0, i32 12
+  store i8 0, ptr %19, align 1
   br label %merge1
 
 else3:                                            ; preds = %or.lhs.false
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %18 = load ptr, ptr %message, align 8
-  %19 = icmp ne ptr %18, null
-  %20 = zext i1 %19 to i8
-  %21 = trunc i8 %20 to i1
-  br i1 %21, label %then5, label %else6
+  %20 = load ptr, ptr %message, align 8
+  %21 = icmp ne ptr %20, null
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then5, label %else6
 
 or.lhs.false:                                     ; preds = %merge
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %33, ptr %22, i32 0, i32 2
-  %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr %66, ptr %24, i32 0, i32 18
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %33, ptr %24, i32 0, i32 2
   %26 = load ptr, ptr %25, align 8
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %33, ptr %27, i32 0, i32 1
-  %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr %60, ptr %29, i64 0
-  %31 = getelementptr %60, ptr %30, i32 0, i32 4
-  %32 = load ptr, ptr %31, align 8
-  %33 = call i32 %26(ptr %32)
-  %34 = icmp ne i32 %33, 0
-  %35 = zext i1 %34 to i8
-  %36 = trunc i8 %35 to i1
-  br i1 %36, label %then2, label %else3
+  %27 = getelementptr %66, ptr %26, i32 0, i32 18
+  %28 = load ptr, ptr %27, align 8
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %33, ptr %29, i32 0, i32 1
+  %31 = load ptr, ptr %30, align 8
+  %32 = getelementptr %60, ptr %31, i64 0
+  %33 = getelementptr %60, ptr %32, i32 0, i32 4
+  %34 = load ptr, ptr %33, align 8
+  %35 = call i32 %28(ptr %34)
+  %36 = icmp ne i32 %35, 0
+  %37 = zext i1 %36 to i8
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %then2, label %else3
 
 then5:                                            ; preds = %merge1
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %33, ptr %37, i32 0, i32 21
-  %39 = load ptr, ptr %38, align 8
-  %40 = load i32, ptr %failed, align 4
-  %41 = sext i32 %40 to i64
-  %42 = getelementptr %5, ptr %39, i64 %41
-  %43 = load ptr, ptr %message, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %43, ptr align 1 %42, i64 1024, i1 false)
-  %44 = load ptr, ptr %self, align 8
-  call void @"$RankGroup.ask_cancelled_ranks"(ptr %44)
-  %45 = load %4, ptr %3, align 1
+  %39 = load ptr, ptr %self, align 8
+  %40 = getelementptr %33, ptr %39, i32 0, i32 21
+  %41 = load ptr, ptr %40, align 8
+  %42 = load i32, ptr %failed, align 4
+  %43 = sext i32 %42 to i64
+  %44 = getelementptr %5, ptr %41, i64 %43
+  %45 = load ptr, ptr %message, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %45, ptr align 1 %44, i64 1024, i1 false)
   %46 = load ptr, ptr %self, align 8
   %47 = load i32, ptr %failed, align 4
   %48 = load ptr, ptr %message, align 8
@@ -2718,6 +2718,113 @@ merge4:                                           ; preds = %else6, %then5
 
 dead7:                                            ; No predecessors!
   ret i32 undef
+}
+
+define internal void @"$RankGroup.ask_cancelled_ranks"(ptr %0) {
+entry:
+  %rank = alloca ptr, align 8
+  %i = alloca i32, align 4
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %33, ptr %1, i32 0, i32 0
+  %3 = load i32, ptr %2, align 4
+  store i32 0, ptr %i, align 4
+  br label %forcond
+
+forcond:                                          ; preds = %merge1, %entry
+  %4 = load i32, ptr %i, align 4
+  %5 = icmp sgt i32 %4, %3
+  %6 = and i1 %5, false
+  %7 = icmp slt i32 %4, %3
+  %8 = and i1 %7, true
+  %9 = or i1 %8, %6
+  br i1 %9, label %forbody, label %merge
+
+forbody:                                          ; preds = %forcond
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %33, ptr %10, i32 0, i32 1
+  %12 = load ptr, ptr %11, align 8
+  %13 = load i32, ptr %i, align 4
+  %14 = sext i32 %13 to i64
+  %15 = getelementptr %60, ptr %12, i64 %14
+  store ptr %15, ptr %rank, align 8
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %33, ptr %16, i32 0, i32 20
+  %18 = load ptr, ptr %17, align 8
+  %19 = load i32, ptr %i, align 4
+  %20 = sext i32 %19 to i64
+  %21 = getelementptr i32, ptr %18, i64 %20
+  %22 = load i32, ptr %21, align 4
+  %23 = icmp eq i32 %22, 9
+  %24 = zext i1 %23 to i8
+  %25 = trunc i8 %24 to i1
+  br i1 %25, label %and.lhs.true2, label %else
+
+then:                                             ; preds = %and.lhs.true
+  %26 = load ptr, ptr %self, align 8
+  %27 = getelementptr %33, ptr %26, i32 0, i32 2
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr %66, ptr %28, i32 0, i32 52
+  %30 = load ptr, ptr %29, align 8
+  %31 = load ptr, ptr %rank, align 8
+  %32 = getelementptr %60, ptr %31, i32 0, i32 4
+  %33 = load ptr, ptr %32, align 8
+  %34 = load ptr, ptr %rank, align 8
+  %35 = getelementptr %60, ptr %34, i32 0, i32 25
+  %36 = getelementptr [2 x ptr], ptr %35, i32 0, i32 0
+  %37 = getelementptr ptr, ptr %36, i64 0
+  %38 = load ptr, ptr %37, align 8
+  %39 = call i32 %30(ptr %33, ptr %38)
+  %40 = icmp eq i32 %39, 7
+  %41 = zext i1 %40 to i8
+  %42 = trunc i8 %41 to i1
+  br i1 %42, label %then4, label %else5
+
+and.lhs.true:                                     ; preds = %and.lhs.true2
+  %43 = load ptr, ptr %rank, align 8
+  %44 = getelementptr %60, ptr %43, i32 0, i32 25
+  %45 = getelementptr [2 x ptr], ptr %44, i32 0, i32 0
+  %46 = getelementptr ptr, ptr %45, i64 0
+  %47 = load ptr, ptr %46, align 8
+  %48 = icmp ne ptr %47, null
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %then, label %else
+
+and.lhs.true2:                                    ; preds = %forbody
+  %51 = load ptr, ptr %rank, align 8
+  %52 = getelementptr %60, ptr %51, i32 0, i32 13
+  %53 = load i8, ptr %52, align 1
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %else, label %and.lhs.true
+
+then4:                                            ; preds = %then
+  %55 = load ptr, ptr %self, align 8
+  %56 = getelementptr %33, ptr %55, i32 0, i32 20
+  %57 = load ptr, ptr %56, align 8
+  %58 = load i32, ptr %i, align 4
+  %59 = sext i32 %58 to i64
+  %60 = getelementptr i32, ptr %57, i64 %59
+  store i32 7, ptr %60, align 4
+  br label %merge3
+
+else5:                                            ; preds = %then
+  br label %merge3
+
+merge3:                                           ; preds = %else5, %then4
+  br label %merge1
+
+else:                                             ; preds = %and.lhs.true, %and.lhs.true2, %forbody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %merge3
+  %61 = add i32 %4, 1
+  store i32 %61, ptr %i, align 4
+  br label %forcond
+
+merge:                                            ; preds = %forcond
+  ret void
 }
 
 define internal i32 @"$RankGroup.named_failure"(ptr %0) {
@@ -2858,113 +2965,6 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 dead:                                             ; No predecessors!
   ret i1 undef
-}
-
-define internal void @"$RankGroup.ask_cancelled_ranks"(ptr %0) {
-entry:
-  %rank = alloca ptr, align 8
-  %i = alloca i32, align 4
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %33, ptr %1, i32 0, i32 0
-  %3 = load i32, ptr %2, align 4
-  store i32 0, ptr %i, align 4
-  br label %forcond
-
-forcond:                                          ; preds = %merge1, %entry
-  %4 = load i32, ptr %i, align 4
-  %5 = icmp sgt i32 %4, %3
-  %6 = and i1 %5, false
-  %7 = icmp slt i32 %4, %3
-  %8 = and i1 %7, true
-  %9 = or i1 %8, %6
-  br i1 %9, label %forbody, label %merge
-
-forbody:                                          ; preds = %forcond
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %33, ptr %10, i32 0, i32 1
-  %12 = load ptr, ptr %11, align 8
-  %13 = load i32, ptr %i, align 4
-  %14 = sext i32 %13 to i64
-  %15 = getelementptr %60, ptr %12, i64 %14
-  store ptr %15, ptr %rank, align 8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %33, ptr %16, i32 0, i32 20
-  %18 = load ptr, ptr %17, align 8
-  %19 = load i32, ptr %i, align 4
-  %20 = sext i32 %19 to i64
-  %21 = getelementptr i32, ptr %18, i64 %20
-  %22 = load i32, ptr %21, align 4
-  %23 = icmp eq i32 %22, 9
-  %24 = zext i1 %23 to i8
-  %25 = trunc i8 %24 to i1
-  br i1 %25, label %and.lhs.true2, label %else
-
-then:                                             ; preds = %and.lhs.true
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %33, ptr %26, i32 0, i32 2
-  %28 = load ptr, ptr %27, align 8
-  %29 = getelementptr %66, ptr %28, i32 0, i32 52
-  %30 = load ptr, ptr %29, align 8
-  %31 = load ptr, ptr %rank, align 8
-  %32 = getelementptr %60, ptr %31, i32 0, i32 4
-  %33 = load ptr, ptr %32, align 8
-  %34 = load ptr, ptr %rank, align 8
-  %35 = getelementptr %60, ptr %34, i32 0, i32 25
-  %36 = getelementptr [2 x ptr], ptr %35, i32 0, i32 0
-  %37 = getelementptr ptr, ptr %36, i64 0
-  %38 = load ptr, ptr %37, align 8
-  %39 = call i32 %30(ptr %33, ptr %38)
-  %40 = icmp eq i32 %39, 7
-  %41 = zext i1 %40 to i8
-  %42 = trunc i8 %41 to i1
-  br i1 %42, label %then4, label %else5
-
-and.lhs.true:                                     ; preds = %and.lhs.true2
-  %43 = load ptr, ptr %rank, align 8
-  %44 = getelementptr %60, ptr %43, i32 0, i32 25
-  %45 = getelementptr [2 x ptr], ptr %44, i32 0, i32 0
-  %46 = getelementptr ptr, ptr %45, i64 0
-  %47 = load ptr, ptr %46, align 8
-  %48 = icmp ne ptr %47, null
-  %49 = zext i1 %48 to i8
-  %50 = trunc i8 %49 to i1
-  br i1 %50, label %then, label %else
-
-and.lhs.true2:                                    ; preds = %forbody
-  %51 = load ptr, ptr %rank, align 8
-  %52 = getelementptr %60, ptr %51, i32 0, i32 13
-  %53 = load i8, ptr %52, align 1
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %else, label %and.lhs.true
-
-then4:                                            ; preds = %then
-  %55 = load ptr, ptr %self, align 8
-  %56 = getelementptr %33, ptr %55, i32 0, i32 20
-  %57 = load ptr, ptr %56, align 8
-  %58 = load i32, ptr %i, align 4
-  %59 = sext i32 %58 to i64
-  %60 = getelementptr i32, ptr %57, i64 %59
-  store i32 7, ptr %60, align 4
-  br label %merge3
-
-else5:                                            ; preds = %then
-  br label %merge3
-
-merge3:                                           ; preds = %else5, %then4
-  br label %merge1
-
-else:                                             ; preds = %and.lhs.true, %and.lhs.true2, %forbody
-  br label %merge1
-
-merge1:                                           ; preds = %else, %merge3
-  %61 = add i32 %4, 1
-  store i32 %61, ptr %i, align 4
-  br label %forcond
-
-merge:                                            ; preds = %forcond
-  ret void
 }
 
 define internal void @"$RankGroup.name_other_failures"(ptr %0, i32 %1, ptr %2) {
@@ -91017,7 +91017,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.760", i32 17, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.760", i32 15, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -91248,169 +91248,189 @@ define internal i32 @"$Measuring.measure_prompts"(ptr %0, ptr %1) {
 entry:
   %code = alloca i32, align 4
   %level = alloca ptr, align 8
+  %2 = alloca %4, align 8
   %num_tokens = alloca i32, align 4
   %most = alloca i32, align 4
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %213, ptr %2, i32 0, i32 2
-  %4 = getelementptr %212, ptr %3, i32 0, i32 0
-  %5 = getelementptr %47, ptr %4, i32 0, i32 11
-  %6 = getelementptr %32, ptr %5, i32 0, i32 0
-  %7 = load i32, ptr %6, align 4
-  %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %213, ptr %8, i32 0, i32 3
-  %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.759"(i32 %7, i32 %10)
-  store i32 %11, ptr %most, align 4
-  %12 = load i32, ptr %most, align 4
-  %13 = call i32 @"$smaller.759"(i32 16, i32 %12)
-  store i32 %13, ptr %num_tokens, align 4
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %213, ptr %14, i32 0, i32 5
-  store i32 0, ptr %15, align 4
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %213, ptr %3, i32 0, i32 2
+  %5 = getelementptr %212, ptr %4, i32 0, i32 0
+  %6 = getelementptr %47, ptr %5, i32 0, i32 11
+  %7 = getelementptr %32, ptr %6, i32 0, i32 0
+  %8 = load i32, ptr %7, align 4
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %213, ptr %9, i32 0, i32 3
+  %11 = load i32, ptr %10, align 4
+  %12 = call i32 @"$smaller.759"(i32 %8, i32 %11)
+  store i32 %12, ptr %most, align 4
+  %13 = load i32, ptr %most, align 4
+  %14 = call i32 @"$smaller.759"(i32 16, i32 %13)
+  store i32 %14, ptr %num_tokens, align 4
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %213, ptr %15, i32 0, i32 5
+  store i32 0, ptr %16, align 4
   br label %condition
 
-condition:                                        ; preds = %merge5, %entry
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %213, ptr %16, i32 0, i32 5
-  %18 = load i32, ptr %17, align 4
-  %19 = icmp slt i32 %18, 32
-  %20 = zext i1 %19 to i8
-  %21 = trunc i8 %20 to i1
-  br i1 %21, label %whilebody, label %merge
+condition:                                        ; preds = %merge9, %entry
+  br i1 true, label %whilebody, label %merge
 
 whilebody:                                        ; preds = %condition
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %213, ptr %22, i32 0, i32 4
-  %24 = getelementptr [32 x %214], ptr %23, i32 0, i32 0
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %213, ptr %25, i32 0, i32 5
-  %27 = load i32, ptr %26, align 4
-  %28 = sext i32 %27 to i64
-  %29 = getelementptr %214, ptr %24, i64 %28
-  store ptr %29, ptr %level, align 8
-  %30 = load ptr, ptr %self, align 8
-  %31 = load i32, ptr %num_tokens, align 4
-  %32 = call i32 @"$Measuring.rows_beside"(ptr %30, i32 %31)
-  %33 = load i32, ptr %num_tokens, align 4
-  %34 = load ptr, ptr %level, align 8
-  %35 = getelementptr %214, ptr %34, i32 0, i32 0
-  store i32 %32, ptr %35, align 4
-  %36 = load ptr, ptr %level, align 8
-  %37 = getelementptr %214, ptr %36, i32 0, i32 1
-  store i32 %33, ptr %37, align 4
-  %38 = load ptr, ptr %level, align 8
-  %39 = getelementptr %214, ptr %38, i32 0, i32 2
-  store i64 0, ptr %39, align 8
-  %40 = load i32, ptr %num_tokens, align 4
-  %41 = load i32, ptr %most, align 4
-  %42 = icmp eq i32 %40, %41
-  %43 = zext i1 %42 to i8
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %then, label %or.lhs.false
+  %17 = load ptr, ptr %self, align 8
+  %18 = getelementptr %213, ptr %17, i32 0, i32 5
+  %19 = load i32, ptr %18, align 4
+  %20 = sext i32 %19 to i64
+  %21 = icmp slt i64 %20, 0
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %whilebody
-  %45 = load ptr, ptr %self, align 8
-  %46 = load ptr, ptr %level, align 8
-  %47 = getelementptr %214, ptr %46, i32 0, i32 0
-  %48 = load i32, ptr %47, align 4
-  %49 = load i32, ptr %num_tokens, align 4
-  %50 = load ptr, ptr %level, align 8
-  %51 = getelementptr %214, ptr %50, i32 0, i32 2
-  %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$Measuring.time"(ptr %45, i32 %48, i32 0, i32 %49, i32 0, ptr %51, ptr %52)
-  store i32 %53, ptr %code, align 4
-  %54 = load i32, ptr %code, align 4
-  %55 = icmp ne i32 %54, 0
-  %56 = zext i1 %55 to i8
-  %57 = trunc i8 %56 to i1
-  br i1 %57, label %then3, label %else4
-
-or.lhs.false:                                     ; preds = %whilebody
-  %58 = load ptr, ptr %level, align 8
-  %59 = getelementptr %214, ptr %58, i32 0, i32 0
-  %60 = load i32, ptr %59, align 4
-  %61 = load i32, ptr %num_tokens, align 4
-  %62 = add i32 %60, %61
-  %63 = load ptr, ptr %self, align 8
-  %64 = getelementptr %213, ptr %63, i32 0, i32 1
-  %65 = load ptr, ptr %64, align 8
-  %66 = getelementptr %56, ptr %65, i32 0, i32 1
-  %67 = call i32 @"$CostTable.most_rows"(ptr %66)
-  %68 = icmp sgt i32 %62, %67
-  %69 = zext i1 %68 to i8
-  %70 = trunc i8 %69 to i1
-  br i1 %70, label %then, label %else
-
-then3:                                            ; preds = %then
-  %71 = load i32, ptr %code, align 4
-  ret i32 %71
-
-dead:                                             ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %then
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead
-  %72 = load ptr, ptr %self, align 8
-  %73 = getelementptr %213, ptr %72, i32 0, i32 5
-  %74 = load i32, ptr %73, align 4
-  %75 = add i32 %74, 1
-  %76 = load ptr, ptr %self, align 8
-  %77 = getelementptr %213, ptr %76, i32 0, i32 5
-  store i32 %75, ptr %77, align 4
+  call void @"$check.fail"(ptr @"$string.760", i32 91, ptr @"$string.13")
+  %24 = load %4, ptr %2, align 1
   br label %merge1
 
 else:                                             ; preds = %or.lhs.false
   br label %merge1
 
-merge1:                                           ; preds = %else, %merge2
-  %78 = load i32, ptr %num_tokens, align 4
-  %79 = load i32, ptr %most, align 4
-  %80 = icmp eq i32 %78, %79
-  %81 = zext i1 %80 to i8
-  %82 = trunc i8 %81 to i1
-  br i1 %82, label %then6, label %or.lhs.false8
+merge1:                                           ; preds = %else, %then
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %213, ptr %25, i32 0, i32 4
+  %27 = getelementptr [48 x %214], ptr %26, i32 0, i32 0
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %213, ptr %28, i32 0, i32 5
+  %30 = load i32, ptr %29, align 4
+  %31 = sext i32 %30 to i64
+  %32 = getelementptr %214, ptr %27, i64 %31
+  store ptr %32, ptr %level, align 8
+  %33 = load ptr, ptr %self, align 8
+  %34 = load i32, ptr %num_tokens, align 4
+  %35 = call i32 @"$Measuring.rows_beside"(ptr %33, i32 %34)
+  %36 = load i32, ptr %num_tokens, align 4
+  %37 = load ptr, ptr %level, align 8
+  %38 = getelementptr %214, ptr %37, i32 0, i32 0
+  store i32 %35, ptr %38, align 4
+  %39 = load ptr, ptr %level, align 8
+  %40 = getelementptr %214, ptr %39, i32 0, i32 1
+  store i32 %36, ptr %40, align 4
+  %41 = load ptr, ptr %level, align 8
+  %42 = getelementptr %214, ptr %41, i32 0, i32 2
+  store i64 0, ptr %42, align 8
+  %43 = load i32, ptr %num_tokens, align 4
+  %44 = load i32, ptr %most, align 4
+  %45 = icmp eq i32 %43, %44
+  %46 = zext i1 %45 to i8
+  %47 = trunc i8 %46 to i1
+  br i1 %47, label %then3, label %or.lhs.false5
 
-then6:                                            ; preds = %or.lhs.false8, %merge1
+or.lhs.false:                                     ; preds = %whilebody
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %213, ptr %48, i32 0, i32 5
+  %50 = load i32, ptr %49, align 4
+  %51 = sext i32 %50 to i64
+  %52 = icmp sge i64 %51, 48
+  %53 = zext i1 %52 to i8
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then, label %else
+
+then3:                                            ; preds = %or.lhs.false5, %merge1
+  %55 = load ptr, ptr %self, align 8
+  %56 = load ptr, ptr %level, align 8
+  %57 = getelementptr %214, ptr %56, i32 0, i32 0
+  %58 = load i32, ptr %57, align 4
+  %59 = load i32, ptr %num_tokens, align 4
+  %60 = load ptr, ptr %level, align 8
+  %61 = getelementptr %214, ptr %60, i32 0, i32 2
+  %62 = load ptr, ptr %message, align 8
+  %63 = call i32 @"$Measuring.time"(ptr %55, i32 %58, i32 0, i32 %59, i32 0, ptr %61, ptr %62)
+  store i32 %63, ptr %code, align 4
+  %64 = load i32, ptr %code, align 4
+  %65 = icmp ne i32 %64, 0
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %then7, label %else8
+
+or.lhs.false5:                                    ; preds = %merge1
+  %68 = load ptr, ptr %level, align 8
+  %69 = getelementptr %214, ptr %68, i32 0, i32 0
+  %70 = load i32, ptr %69, align 4
+  %71 = load i32, ptr %num_tokens, align 4
+  %72 = add i32 %70, %71
+  %73 = load ptr, ptr %self, align 8
+  %74 = getelementptr %213, ptr %73, i32 0, i32 1
+  %75 = load ptr, ptr %74, align 8
+  %76 = getelementptr %56, ptr %75, i32 0, i32 1
+  %77 = call i32 @"$CostTable.most_rows"(ptr %76)
+  %78 = icmp sgt i32 %72, %77
+  %79 = zext i1 %78 to i8
+  %80 = trunc i8 %79 to i1
+  br i1 %80, label %then3, label %else4
+
+then7:                                            ; preds = %then3
+  %81 = load i32, ptr %code, align 4
+  ret i32 %81
+
+dead:                                             ; No predecessors!
+  br label %merge6
+
+else8:                                            ; preds = %then3
+  br label %merge6
+
+merge6:                                           ; preds = %else8, %dead
+  %82 = load ptr, ptr %self, align 8
+  %83 = getelementptr %213, ptr %82, i32 0, i32 5
+  %84 = load i32, ptr %83, align 4
+  %85 = add i32 %84, 1
+  %86 = load ptr, ptr %self, align 8
+  %87 = getelementptr %213, ptr %86, i32 0, i32 5
+  store i32 %85, ptr %87, align 4
+  br label %merge2
+
+else4:                                            ; preds = %or.lhs.false5
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %merge6
+  %88 = load i32, ptr %num_tokens, align 4
+  %89 = load i32, ptr %most, align 4
+  %90 = icmp eq i32 %88, %89
+  %91 = zext i1 %90 to i8
+  %92 = trunc i8 %91 to i1
+  br i1 %92, label %then10, label %or.lhs.false12
+
+then10:                                           ; preds = %or.lhs.false12, %merge2
   ret i32 0
 
-or.lhs.false8:                                    ; preds = %merge1
-  %83 = load ptr, ptr %level, align 8
-  %84 = getelementptr %214, ptr %83, i32 0, i32 2
-  %85 = load i64, ptr %84, align 8
-  %86 = load ptr, ptr %self, align 8
-  %87 = getelementptr %213, ptr %86, i32 0, i32 1
-  %88 = load ptr, ptr %87, align 8
-  %89 = getelementptr %56, ptr %88, i32 0, i32 0
-  %90 = load i64, ptr %89, align 8
-  %91 = icmp sge i64 %85, %90
-  %92 = zext i1 %91 to i8
-  %93 = trunc i8 %92 to i1
-  br i1 %93, label %then6, label %else7
+or.lhs.false12:                                   ; preds = %merge2
+  %93 = load ptr, ptr %level, align 8
+  %94 = getelementptr %214, ptr %93, i32 0, i32 2
+  %95 = load i64, ptr %94, align 8
+  %96 = load ptr, ptr %self, align 8
+  %97 = getelementptr %213, ptr %96, i32 0, i32 1
+  %98 = load ptr, ptr %97, align 8
+  %99 = getelementptr %56, ptr %98, i32 0, i32 0
+  %100 = load i64, ptr %99, align 8
+  %101 = icmp sge i64 %95, %100
+  %102 = zext i1 %101 to i8
+  %103 = trunc i8 %102 to i1
+  br i1 %103, label %then10, label %else11
 
-dead9:                                            ; No predecessors!
-  br label %merge5
+dead13:                                           ; No predecessors!
+  br label %merge9
 
-else7:                                            ; preds = %or.lhs.false8
-  br label %merge5
+else11:                                           ; preds = %or.lhs.false12
+  br label %merge9
 
-merge5:                                           ; preds = %else7, %dead9
-  %94 = load i32, ptr %num_tokens, align 4
-  %95 = call i32 @"$next_prompt"(i32 %94)
-  %96 = load i32, ptr %most, align 4
-  %97 = call i32 @"$smaller.759"(i32 %95, i32 %96)
-  store i32 %97, ptr %num_tokens, align 4
+merge9:                                           ; preds = %else11, %dead13
+  %104 = load i32, ptr %num_tokens, align 4
+  %105 = call i32 @"$next_prompt"(i32 %104)
+  %106 = load i32, ptr %most, align 4
+  %107 = call i32 @"$smaller.759"(i32 %105, i32 %106)
+  store i32 %107, ptr %num_tokens, align 4
   br label %condition
 
 merge:                                            ; preds = %condition
-  ret i32 0
-
-dead10:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -91509,7 +91529,7 @@ entry:
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %213, ptr %2, i32 0, i32 4
-  %4 = getelementptr [32 x %214], ptr %3, i32 0, i32 0
+  %4 = getelementptr [48 x %214], ptr %3, i32 0, i32 0
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %213, ptr %5, i32 0, i32 5
   %7 = load i32, ptr %6, align 4
@@ -91603,7 +91623,7 @@ forcond:                                          ; preds = %merge1, %entry
 forbody:                                          ; preds = %forcond
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %213, ptr %11, i32 0, i32 4
-  %13 = getelementptr [32 x %214], ptr %12, i32 0, i32 0
+  %13 = getelementptr [48 x %214], ptr %12, i32 0, i32 0
   %14 = load i32, ptr %i, align 4
   %15 = sext i32 %14 to i64
   %16 = getelementptr %214, ptr %13, i64 %15

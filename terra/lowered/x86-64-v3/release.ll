@@ -125,7 +125,7 @@ target triple = "x86_64-pc-linux-gnu"
 %119 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
 %120 = type { %121, ptr, ptr, i32, i32, i32 }
 %121 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %20, ptr }
-%122 = type { ptr, ptr, %120, i32, [32 x %123], i32 }
+%122 = type { ptr, ptr, %120, i32, [48 x %123], i32 }
 %123 = type { i32, i32, i64 }
 %124 = type { float, float, float, i32, float, float, float, i32, i64 }
 
@@ -4037,59 +4037,118 @@ merge:                                            ; preds = %merge1, %"$write_ch
 
 define internal fastcc i32 @"$RankGroup.first_failure"(ptr nocapture %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 212
-  %3 = load i32, ptr %2, align 4
-  %4 = icmp sgt i32 %3, -1
-  %.pre = load i32, ptr %0, align 4
-  br i1 %4, label %merge, label %merge.i
+  %2 = load i32, ptr %0, align 4
+  %3 = icmp sgt i32 %2, 0
+  br i1 %3, label %forbody.lr.ph.i, label %"$RankGroup.ask_cancelled_ranks.exit"
 
-merge.i:                                          ; preds = %entry
-  %5 = icmp sgt i32 %.pre, 0
-  br i1 %5, label %forbody.lr.ph.i, label %common.ret
-
-forbody.lr.ph.i:                                  ; preds = %merge.i
-  %6 = getelementptr i8, ptr %0, i64 232
-  %.val.i = load ptr, ptr %6, align 8
-  %wide.trip.count.i = zext nneg i32 %.pre to i64
+forbody.lr.ph.i:                                  ; preds = %entry
+  %4 = getelementptr i8, ptr %0, i64 8
+  %5 = getelementptr i8, ptr %0, i64 232
+  %6 = getelementptr i8, ptr %0, i64 16
+  %wide.trip.count.i = zext nneg i32 %2 to i64
   br label %forbody.i
 
-forbody.i:                                        ; preds = %else4.i, %forbody.lr.ph.i
-  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %else4.i ]
-  %failed.018.i = phi i32 [ -1, %forbody.lr.ph.i ], [ %failed.1.i, %else4.i ]
-  %7 = getelementptr i32, ptr %.val.i, i64 %indvars.iv.i
-  %8 = load i32, ptr %7, align 4
-  %9 = trunc nuw nsw i64 %indvars.iv.i to i32
-  switch i32 %8, label %"$RankGroup.named_failure.exit" [
+forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
+  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge1.i ]
+  %7 = load ptr, ptr %4, align 8
+  %8 = getelementptr %16, ptr %7, i64 %indvars.iv.i
+  %9 = load ptr, ptr %5, align 8
+  %10 = getelementptr i32, ptr %9, i64 %indvars.iv.i
+  %11 = load i32, ptr %10, align 4
+  %12 = icmp eq i32 %11, 9
+  br i1 %12, label %and.lhs.true2.i, label %merge1.i
+
+then.i:                                           ; preds = %and.lhs.true.i
+  %13 = load ptr, ptr %6, align 8
+  %14 = getelementptr i8, ptr %13, i64 408
+  %15 = load ptr, ptr %14, align 8
+  %16 = getelementptr i8, ptr %8, i64 24
+  %17 = load ptr, ptr %16, align 8
+  %18 = tail call i32 %15(ptr %17, ptr nonnull %21)
+  %19 = icmp eq i32 %18, 7
+  br i1 %19, label %then4.i, label %merge1.i
+
+and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
+  %20 = getelementptr i8, ptr %8, i64 1984
+  %21 = load ptr, ptr %20, align 8
+  %.not.i = icmp eq ptr %21, null
+  br i1 %.not.i, label %merge1.i, label %then.i
+
+and.lhs.true2.i:                                  ; preds = %forbody.i
+  %22 = getelementptr i8, ptr %8, i64 1825
+  %23 = load i8, ptr %22, align 1
+  %24 = trunc i8 %23 to i1
+  br i1 %24, label %merge1.i, label %and.lhs.true.i
+
+then4.i:                                          ; preds = %then.i
+  %25 = load ptr, ptr %5, align 8
+  %26 = getelementptr i32, ptr %25, i64 %indvars.iv.i
+  store i32 7, ptr %26, align 4
+  br label %merge1.i
+
+merge1.i:                                         ; preds = %then4.i, %and.lhs.true2.i, %and.lhs.true.i, %then.i, %forbody.i
+  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
+  br i1 %exitcond.not.i, label %"$RankGroup.ask_cancelled_ranks.exit.loopexit", label %forbody.i
+
+"$RankGroup.ask_cancelled_ranks.exit.loopexit":   ; preds = %merge1.i
+  %.pre.pre = load i32, ptr %0, align 4
+  br label %"$RankGroup.ask_cancelled_ranks.exit"
+
+"$RankGroup.ask_cancelled_ranks.exit":            ; preds = %"$RankGroup.ask_cancelled_ranks.exit.loopexit", %entry
+  %.pre = phi i32 [ %.pre.pre, %"$RankGroup.ask_cancelled_ranks.exit.loopexit" ], [ %2, %entry ]
+  %27 = getelementptr i8, ptr %0, i64 212
+  %28 = load i32, ptr %27, align 4
+  %29 = icmp sgt i32 %28, -1
+  br i1 %29, label %merge, label %merge.i
+
+merge.i:                                          ; preds = %"$RankGroup.ask_cancelled_ranks.exit"
+  %30 = icmp sgt i32 %.pre, 0
+  br i1 %30, label %forbody.lr.ph.i23, label %common.ret
+
+forbody.lr.ph.i23:                                ; preds = %merge.i
+  %31 = getelementptr i8, ptr %0, i64 232
+  %.val.i = load ptr, ptr %31, align 8
+  %wide.trip.count.i24 = zext nneg i32 %.pre to i64
+  br label %forbody.i25
+
+forbody.i25:                                      ; preds = %else4.i, %forbody.lr.ph.i23
+  %indvars.iv.i26 = phi i64 [ 0, %forbody.lr.ph.i23 ], [ %indvars.iv.next.i28, %else4.i ]
+  %failed.018.i = phi i32 [ -1, %forbody.lr.ph.i23 ], [ %failed.1.i, %else4.i ]
+  %32 = getelementptr i32, ptr %.val.i, i64 %indvars.iv.i26
+  %33 = load i32, ptr %32, align 4
+  %34 = trunc nuw nsw i64 %indvars.iv.i26 to i32
+  switch i32 %33, label %"$RankGroup.named_failure.exit" [
     i32 9, label %else4.i
     i32 0, label %else4.i
   ]
 
-else4.i:                                          ; preds = %forbody.i, %forbody.i
-  %10 = icmp slt i32 %failed.018.i, 0
-  %.not.i = icmp eq i32 %8, 0
-  %spec.select.i = select i1 %.not.i, i32 %failed.018.i, i32 %9
-  %failed.1.i = select i1 %10, i32 %spec.select.i, i32 %failed.018.i
-  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$RankGroup.named_failure.exit", label %forbody.i
+else4.i:                                          ; preds = %forbody.i25, %forbody.i25
+  %35 = icmp slt i32 %failed.018.i, 0
+  %.not.i27 = icmp eq i32 %33, 0
+  %spec.select.i = select i1 %.not.i27, i32 %failed.018.i, i32 %34
+  %failed.1.i = select i1 %35, i32 %spec.select.i, i32 %failed.018.i
+  %indvars.iv.next.i28 = add nuw nsw i64 %indvars.iv.i26, 1
+  %exitcond.not.i29 = icmp eq i64 %indvars.iv.next.i28, %wide.trip.count.i24
+  br i1 %exitcond.not.i29, label %"$RankGroup.named_failure.exit", label %forbody.i25
 
-"$RankGroup.named_failure.exit":                  ; preds = %forbody.i, %else4.i
-  %common.ret.op.i = phi i32 [ %failed.1.i, %else4.i ], [ %9, %forbody.i ]
-  %11 = icmp slt i32 %common.ret.op.i, 0
-  br i1 %11, label %common.ret, label %merge
+"$RankGroup.named_failure.exit":                  ; preds = %forbody.i25, %else4.i
+  %common.ret.op.i = phi i32 [ %failed.1.i, %else4.i ], [ %34, %forbody.i25 ]
+  %36 = icmp slt i32 %common.ret.op.i, 0
+  br i1 %36, label %common.ret, label %merge
 
 common.ret:                                       ; preds = %merge.i, %"$RankGroup.named_failure.exit", %merge4
-  %common.ret.op = phi i32 [ %65, %merge4 ], [ 0, %"$RankGroup.named_failure.exit" ], [ 0, %merge.i ]
+  %common.ret.op = phi i32 [ %67, %merge4 ], [ 0, %"$RankGroup.named_failure.exit" ], [ 0, %merge.i ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %entry, %"$RankGroup.named_failure.exit"
-  %common.ret.op.i45 = phi i32 [ %common.ret.op.i, %"$RankGroup.named_failure.exit" ], [ %3, %entry ]
-  %12 = icmp sgt i32 %.pre, 1
-  br i1 %12, label %then2, label %or.lhs.false
+merge:                                            ; preds = %"$RankGroup.ask_cancelled_ranks.exit", %"$RankGroup.named_failure.exit"
+  %common.ret.op.i44 = phi i32 [ %common.ret.op.i, %"$RankGroup.named_failure.exit" ], [ %28, %"$RankGroup.ask_cancelled_ranks.exit" ]
+  %37 = icmp sgt i32 %.pre, 1
+  br i1 %37, label %then2, label %or.lhs.false
 
 then2:                                            ; preds = %or.lhs.false, %merge
-  %13 = getelementptr i8, ptr %0, i64 197
-  store i8 0, ptr %13, align 1
+  %38 = getelementptr i8, ptr %0, i64 197
+  store i8 0, ptr %38, align 1
   br label %merge1
 
 merge1:                                           ; preds = %or.lhs.false, %then2
@@ -4097,122 +4156,68 @@ merge1:                                           ; preds = %or.lhs.false, %then
   br i1 %.not22, label %merge1.merge4_crit_edge, label %then5
 
 merge1.merge4_crit_edge:                          ; preds = %merge1
-  %.pre46 = zext nneg i32 %common.ret.op.i45 to i64
+  %.pre46 = zext nneg i32 %common.ret.op.i44 to i64
   br label %merge4
 
 or.lhs.false:                                     ; preds = %merge
-  %14 = getelementptr i8, ptr %0, i64 16
-  %15 = load ptr, ptr %14, align 8
-  %16 = getelementptr i8, ptr %15, i64 136
-  %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 8
-  %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr i8, ptr %19, i64 24
-  %21 = load ptr, ptr %20, align 8
-  %22 = tail call i32 %17(ptr %21)
-  %.not = icmp eq i32 %22, 0
+  %39 = getelementptr i8, ptr %0, i64 16
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr i8, ptr %40, i64 136
+  %42 = load ptr, ptr %41, align 8
+  %43 = getelementptr i8, ptr %0, i64 8
+  %44 = load ptr, ptr %43, align 8
+  %45 = getelementptr i8, ptr %44, i64 24
+  %46 = load ptr, ptr %45, align 8
+  %47 = tail call i32 %42(ptr %46)
+  %.not = icmp eq i32 %47, 0
   br i1 %.not, label %merge1, label %then2
 
 then5:                                            ; preds = %merge1
-  %23 = getelementptr i8, ptr %0, i64 240
-  %24 = load ptr, ptr %23, align 8
-  %25 = zext nneg i32 %common.ret.op.i45 to i64
-  %26 = getelementptr %4, ptr %24, i64 %25
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1, ptr noundef nonnull align 1 dereferenceable(1024) %26, i64 1024, i1 false)
-  %27 = load i32, ptr %0, align 4
-  %28 = icmp sgt i32 %27, 0
-  br i1 %28, label %forbody.lr.ph.i24, label %merge4
+  %48 = getelementptr i8, ptr %0, i64 240
+  %49 = load ptr, ptr %48, align 8
+  %50 = zext nneg i32 %common.ret.op.i44 to i64
+  %51 = getelementptr %4, ptr %49, i64 %50
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1, ptr noundef nonnull align 1 dereferenceable(1024) %51, i64 1024, i1 false)
+  %52 = load i32, ptr %0, align 4
+  %53 = icmp sgt i32 %52, 0
+  br i1 %53, label %forbody.lr.ph.i31, label %merge4
 
-forbody.lr.ph.i24:                                ; preds = %then5
-  %29 = getelementptr i8, ptr %0, i64 8
-  %30 = getelementptr i8, ptr %0, i64 232
-  %31 = getelementptr i8, ptr %0, i64 16
-  %wide.trip.count.i25 = zext nneg i32 %27 to i64
-  br label %forbody.i26
+forbody.lr.ph.i31:                                ; preds = %then5
+  %54 = getelementptr i8, ptr %0, i64 232
+  %wide.trip.count.i32 = zext nneg i32 %52 to i64
+  br label %forbody.i33
 
-forbody.i26:                                      ; preds = %merge1.i, %forbody.lr.ph.i24
-  %indvars.iv.i27 = phi i64 [ 0, %forbody.lr.ph.i24 ], [ %indvars.iv.next.i28, %merge1.i ]
-  %32 = load ptr, ptr %29, align 8
-  %33 = getelementptr %16, ptr %32, i64 %indvars.iv.i27
-  %34 = load ptr, ptr %30, align 8
-  %35 = getelementptr i32, ptr %34, i64 %indvars.iv.i27
-  %36 = load i32, ptr %35, align 4
-  %37 = icmp eq i32 %36, 9
-  br i1 %37, label %and.lhs.true2.i, label %merge1.i
+forbody.i33:                                      ; preds = %merge1.i37, %forbody.lr.ph.i31
+  %indvars.iv.i34 = phi i64 [ 0, %forbody.lr.ph.i31 ], [ %indvars.iv.next.i38, %merge1.i37 ]
+  %.not.i35 = icmp eq i64 %indvars.iv.i34, %50
+  br i1 %.not.i35, label %merge1.i37, label %and.lhs.true.i36
 
-then.i:                                           ; preds = %and.lhs.true.i
-  %38 = load ptr, ptr %31, align 8
-  %39 = getelementptr i8, ptr %38, i64 408
-  %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr i8, ptr %33, i64 24
-  %42 = load ptr, ptr %41, align 8
-  %43 = tail call i32 %40(ptr %42, ptr nonnull %46)
-  %44 = icmp eq i32 %43, 7
-  br i1 %44, label %then4.i, label %merge1.i
+then.i40:                                         ; preds = %and.lhs.true.i36
+  %55 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %56 = getelementptr i8, ptr %1, i64 %55
+  %57 = sub i64 1024, %55
+  %58 = trunc nuw nsw i64 %indvars.iv.i34 to i32
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.3", i32 %58)
+  br label %merge1.i37
 
-and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
-  %45 = getelementptr i8, ptr %33, i64 1984
-  %46 = load ptr, ptr %45, align 8
-  %.not.i30 = icmp eq ptr %46, null
-  br i1 %.not.i30, label %merge1.i, label %then.i
+merge1.i37:                                       ; preds = %and.lhs.true.i36, %then.i40, %forbody.i33
+  %indvars.iv.next.i38 = add nuw nsw i64 %indvars.iv.i34, 1
+  %exitcond.not.i39 = icmp eq i64 %indvars.iv.next.i38, %wide.trip.count.i32
+  br i1 %exitcond.not.i39, label %merge4, label %forbody.i33
 
-and.lhs.true2.i:                                  ; preds = %forbody.i26
-  %47 = getelementptr i8, ptr %33, i64 1825
-  %48 = load i8, ptr %47, align 1
-  %49 = trunc i8 %48 to i1
-  br i1 %49, label %merge1.i, label %and.lhs.true.i
+and.lhs.true.i36:                                 ; preds = %forbody.i33
+  %60 = load ptr, ptr %54, align 8
+  %61 = getelementptr i32, ptr %60, i64 %indvars.iv.i34
+  %62 = load i32, ptr %61, align 4
+  %63 = icmp eq i32 %62, 7
+  br i1 %63, label %then.i40, label %merge1.i37
 
-then4.i:                                          ; preds = %then.i
-  %50 = load ptr, ptr %30, align 8
-  %51 = getelementptr i32, ptr %50, i64 %indvars.iv.i27
-  store i32 7, ptr %51, align 4
-  br label %merge1.i
-
-merge1.i:                                         ; preds = %then4.i, %and.lhs.true2.i, %and.lhs.true.i, %then.i, %forbody.i26
-  %indvars.iv.next.i28 = add nuw nsw i64 %indvars.iv.i27, 1
-  %exitcond.not.i29 = icmp eq i64 %indvars.iv.next.i28, %wide.trip.count.i25
-  br i1 %exitcond.not.i29, label %"$RankGroup.ask_cancelled_ranks.exit", label %forbody.i26
-
-"$RankGroup.ask_cancelled_ranks.exit":            ; preds = %merge1.i
-  %.pr = load i32, ptr %0, align 4
-  %52 = icmp sgt i32 %.pr, 0
-  br i1 %52, label %forbody.lr.ph.i32, label %merge4
-
-forbody.lr.ph.i32:                                ; preds = %"$RankGroup.ask_cancelled_ranks.exit"
-  %wide.trip.count.i33 = zext nneg i32 %.pr to i64
-  br label %forbody.i34
-
-forbody.i34:                                      ; preds = %merge1.i38, %forbody.lr.ph.i32
-  %indvars.iv.i35 = phi i64 [ 0, %forbody.lr.ph.i32 ], [ %indvars.iv.next.i39, %merge1.i38 ]
-  %.not.i36 = icmp eq i64 %indvars.iv.i35, %25
-  br i1 %.not.i36, label %merge1.i38, label %and.lhs.true.i37
-
-then.i41:                                         ; preds = %and.lhs.true.i37
-  %53 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %54 = getelementptr i8, ptr %1, i64 %53
-  %55 = sub i64 1024, %53
-  %56 = trunc nuw nsw i64 %indvars.iv.i35 to i32
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 %55, ptr nonnull @"$string.3", i32 %56)
-  br label %merge1.i38
-
-merge1.i38:                                       ; preds = %and.lhs.true.i37, %then.i41, %forbody.i34
-  %indvars.iv.next.i39 = add nuw nsw i64 %indvars.iv.i35, 1
-  %exitcond.not.i40 = icmp eq i64 %indvars.iv.next.i39, %wide.trip.count.i33
-  br i1 %exitcond.not.i40, label %merge4, label %forbody.i34
-
-and.lhs.true.i37:                                 ; preds = %forbody.i34
-  %58 = load ptr, ptr %30, align 8
-  %59 = getelementptr i32, ptr %58, i64 %indvars.iv.i35
-  %60 = load i32, ptr %59, align 4
-  %61 = icmp eq i32 %60, 7
-  br i1 %61, label %then.i41, label %merge1.i38
-
-merge4:                                           ; preds = %merge1.i38, %merge1.merge4_crit_edge, %then5, %"$RankGroup.ask_cancelled_ranks.exit"
-  %.pre-phi = phi i64 [ %.pre46, %merge1.merge4_crit_edge ], [ %25, %then5 ], [ %25, %"$RankGroup.ask_cancelled_ranks.exit" ], [ %25, %merge1.i38 ]
-  %62 = getelementptr i8, ptr %0, i64 232
-  %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr i32, ptr %63, i64 %.pre-phi
-  %65 = load i32, ptr %64, align 4
+merge4:                                           ; preds = %merge1.i37, %merge1.merge4_crit_edge, %then5
+  %.pre-phi = phi i64 [ %.pre46, %merge1.merge4_crit_edge ], [ %50, %then5 ], [ %50, %merge1.i37 ]
+  %64 = getelementptr i8, ptr %0, i64 232
+  %65 = load ptr, ptr %64, align 8
+  %66 = getelementptr i32, ptr %65, i64 %.pre-phi
+  %67 = load i32, ptr %66, align 4
   br label %common.ret
 }
 
@@ -61324,7 +61329,7 @@ then:                                             ; preds = %entry
   %.val14 = load i32, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 5312
   %.val15 = load i32, ptr %15, align 4
-  call void @llvm.lifetime.start.p0(i64 928, ptr nonnull %self.i)
+  call void @llvm.lifetime.start.p0(i64 1184, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
   %16 = getelementptr inbounds i8, ptr %self.i, i64 8
   store ptr %8, ptr %16, align 8
@@ -61336,7 +61341,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %merge.i, label %"$measure.exit.thread"
 
 "$measure.exit.thread":                           ; preds = %then
-  call void @llvm.lifetime.end.p0(i64 928, ptr nonnull %self.i)
+  call void @llvm.lifetime.end.p0(i64 1184, ptr nonnull %self.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %then
@@ -61458,41 +61463,41 @@ merge2.i.i:                                       ; preds = %merge.i.i.i
   %81 = load i32, ptr %17, align 8
   %82 = call i32 @llvm.smin.i32(i32 %80, i32 %81)
   %83 = call i32 @llvm.smin.i32(i32 %82, i32 16)
-  %84 = getelementptr inbounds i8, ptr %self.i, i64 920
+  %84 = getelementptr inbounds i8, ptr %self.i, i64 1176
   store i32 0, ptr %84, align 8
   %85 = getelementptr inbounds i8, ptr %self.i, i64 408
-  br label %whilebody.i.i.i
+  br label %condition.i.i.i
 
-whilebody.i.i.i:                                  ; preds = %merge5.i.i.i, %merge2.i.i
-  %num_tokens.041.i.i.i = phi i32 [ %83, %merge2.i.i ], [ %122, %merge5.i.i.i ]
-  %86 = phi i32 [ 0, %merge2.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
-  %87 = sext i32 %86 to i64
-  %88 = getelementptr %123, ptr %85, i64 %87
-  %89 = load i32, ptr %23, align 8
-  %90 = load i32, ptr %25, align 8
-  %91 = call i32 @llvm.smin.i32(i32 %89, i32 %90)
-  %92 = load i32, ptr %22, align 4
-  %93 = call i32 @llvm.smin.i32(i32 %91, i32 %92)
-  %94 = add i32 %89, -1
+condition.i.i.i:                                  ; preds = %merge5.i.i.i, %merge2.i.i
+  %86 = phi i32 [ %80, %merge2.i.i ], [ %.pre38.i.i.i, %merge5.i.i.i ]
+  %87 = phi i32 [ 0, %merge2.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
+  %num_tokens.0.i.i.i = phi i32 [ %83, %merge2.i.i ], [ %122, %merge5.i.i.i ]
+  %88 = sext i32 %87 to i64
+  %89 = getelementptr %123, ptr %85, i64 %88
+  %90 = load i32, ptr %23, align 8
+  %91 = load i32, ptr %25, align 8
+  %92 = call i32 @llvm.smin.i32(i32 %90, i32 %91)
+  %93 = call i32 @llvm.smin.i32(i32 %92, i32 %86)
+  %94 = add i32 %90, -1
   %95 = call i32 @llvm.smin.i32(i32 %93, i32 %94)
-  %96 = sub i32 %92, %num_tokens.041.i.i.i
+  %96 = sub i32 %86, %num_tokens.0.i.i.i
   %97 = call i32 @llvm.smin.i32(i32 %95, i32 %96)
   %98 = call i32 @llvm.smin.i32(i32 %97, i32 16)
-  store i32 %98, ptr %88, align 8
-  %99 = getelementptr i8, ptr %88, i64 4
-  store i32 %num_tokens.041.i.i.i, ptr %99, align 4
-  %100 = getelementptr i8, ptr %88, i64 8
+  store i32 %98, ptr %89, align 8
+  %99 = getelementptr i8, ptr %89, i64 4
+  store i32 %num_tokens.0.i.i.i, ptr %99, align 4
+  %100 = getelementptr i8, ptr %89, i64 8
   store i64 0, ptr %100, align 8
-  %101 = icmp eq i32 %num_tokens.041.i.i.i, %82
+  %101 = icmp eq i32 %num_tokens.0.i.i.i, %82
   br i1 %101, label %then.i.i.i, label %or.lhs.false.i.i.i
 
-then.i.i.i:                                       ; preds = %or.lhs.false.i.i.i, %whilebody.i.i.i
-  %102 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %98, i32 0, i32 %num_tokens.041.i.i.i, i32 0, ptr nonnull %100, ptr %1)
+then.i.i.i:                                       ; preds = %or.lhs.false.i.i.i, %condition.i.i.i
+  %102 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %98, i32 0, i32 %num_tokens.0.i.i.i, i32 0, ptr nonnull %100, ptr %1)
   %.not.i37.i.i = icmp eq i32 %102, 0
   br i1 %.not.i37.i.i, label %merge1.i38.i.i, label %"$measure.exit"
 
-or.lhs.false.i.i.i:                               ; preds = %whilebody.i.i.i
-  %103 = add i32 %98, %num_tokens.041.i.i.i
+or.lhs.false.i.i.i:                               ; preds = %condition.i.i.i
+  %103 = add i32 %98, %num_tokens.0.i.i.i
   %104 = load ptr, ptr %16, align 8
   %105 = getelementptr i8, ptr %104, i64 8
   %106 = load i32, ptr %105, align 4
@@ -61517,40 +61522,40 @@ merge1.i38.i.i:                                   ; preds = %then.i.i.i
   br i1 %101, label %merge7.i.i, label %merge1.or.lhs.false8_crit_edge.i.i.i
 
 merge1.or.lhs.false8_crit_edge.i.i.i:             ; preds = %merge1.i38.i.i
-  %.pre.i.i.i = load i64, ptr %100, align 8
-  %.pre42.i.i.i = load ptr, ptr %16, align 8
+  %.pre39.i.i.i = load i64, ptr %100, align 8
+  %.pre40.i.i.i = load ptr, ptr %16, align 8
   br label %or.lhs.false8.i.i.i
 
 or.lhs.false8.i.i.i:                              ; preds = %merge1.or.lhs.false8_crit_edge.i.i.i, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i
   %.pre.i.i = phi i32 [ %116, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ %.pre.pre.i.i, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
-  %117 = phi ptr [ %.pre42.i.i.i, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ %104, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
-  %118 = phi i64 [ %.pre.i.i.i, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ 0, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
+  %117 = phi ptr [ %.pre40.i.i.i, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ %104, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
+  %118 = phi i64 [ %.pre39.i.i.i, %merge1.or.lhs.false8_crit_edge.i.i.i ], [ 0, %or.lhs.false.i.or.lhs.false8.i_crit_edge.i.i ]
   %119 = load i64, ptr %117, align 8
-  %.not40.i.i.i = icmp slt i64 %118, %119
-  br i1 %.not40.i.i.i, label %merge5.i.i.i, label %merge7.i.i
+  %.not37.i.i.i = icmp slt i64 %118, %119
+  br i1 %.not37.i.i.i, label %merge5.i.i.i, label %merge7.i.i
 
 merge5.i.i.i:                                     ; preds = %or.lhs.false8.i.i.i
-  %120 = icmp slt i32 %num_tokens.041.i.i.i, 256
+  %120 = icmp slt i32 %num_tokens.0.i.i.i, 256
   %.v.i.i.i.i = select i1 %120, i32 2, i32 1
-  %121 = shl i32 %num_tokens.041.i.i.i, %.v.i.i.i.i
+  %121 = shl i32 %num_tokens.0.i.i.i, %.v.i.i.i.i
   %122 = call i32 @llvm.smin.i32(i32 %121, i32 %82)
-  %123 = icmp slt i32 %.pre.i.i, 32
-  br i1 %123, label %whilebody.i.i.i, label %merge7.i.i
+  %.pre38.i.i.i = load i32, ptr %22, align 4
+  br label %condition.i.i.i
 
-merge7.i.i:                                       ; preds = %merge5.i.i.i, %or.lhs.false8.i.i.i, %merge1.i38.i.i
-  %124 = phi i32 [ %.pre.i.i, %or.lhs.false8.i.i.i ], [ %116, %merge1.i38.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
+merge7.i.i:                                       ; preds = %or.lhs.false8.i.i.i, %merge1.i38.i.i
+  %123 = phi i32 [ %.pre.i.i, %or.lhs.false8.i.i.i ], [ %116, %merge1.i38.i.i ]
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
-  %125 = add i32 %124, -1
-  %126 = sext i32 %125 to i64
-  %127 = getelementptr %123, ptr %85, i64 %126
-  %128 = load i32, ptr %17, align 8
-  %129 = getelementptr i8, ptr %127, i64 4
-  %130 = load i32, ptr %129, align 4
-  %131 = sub i32 %128, %130
-  %132 = call i32 @llvm.smin.i32(i32 %131, i32 4096)
-  %133 = load i32, ptr %127, align 8
-  %134 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %133, i32 0, i32 %130, i32 %132, ptr nonnull %long_ns.i39.i.i, ptr %1)
-  %.not.i40.i.i = icmp eq i32 %134, 0
+  %124 = add i32 %123, -1
+  %125 = sext i32 %124 to i64
+  %126 = getelementptr %123, ptr %85, i64 %125
+  %127 = load i32, ptr %17, align 8
+  %128 = getelementptr i8, ptr %126, i64 4
+  %129 = load i32, ptr %128, align 4
+  %130 = sub i32 %127, %129
+  %131 = call i32 @llvm.smin.i32(i32 %130, i32 4096)
+  %132 = load i32, ptr %126, align 8
+  %133 = call fastcc i32 @"$Measuring.time"(ptr nonnull %self.i, i32 %132, i32 0, i32 %129, i32 %131, ptr nonnull %long_ns.i39.i.i, ptr %1)
+  %.not.i40.i.i = icmp eq i32 %133, 0
   br i1 %.not.i40.i.i, label %merge12.i.i, label %"$Measuring.measure_prefill_context.exit.i.i"
 
 "$Measuring.measure_prefill_context.exit.i.i":    ; preds = %merge7.i.i
@@ -61558,38 +61563,38 @@ merge7.i.i:                                       ; preds = %merge5.i.i.i, %or.l
   br label %"$measure.exit"
 
 merge12.i.i:                                      ; preds = %merge7.i.i
-  %135 = load i64, ptr %long_ns.i39.i.i, align 8
-  %136 = getelementptr i8, ptr %127, i64 8
-  %137 = load i64, ptr %136, align 8
-  %138 = load i32, ptr %129, align 4
-  %139 = sext i32 %138 to i64
-  %140 = sext i32 %132 to i64
-  %141 = mul nsw i64 %139, %140
-  %142 = icmp sgt i64 %141, 0
-  %.not.i.i42.i.i = icmp sgt i64 %135, %137
-  %or.cond.i.i43.i.i = select i1 %142, i1 %.not.i.i42.i.i, i1 false
-  %143 = sub i64 %135, %137
-  %144 = sitofp i64 %143 to double
-  %145 = uitofp nneg i64 %141 to double
-  %146 = fdiv double %144, %145
-  %common.ret.op.i.i44.i.i = select i1 %or.cond.i.i43.i.i, double %146, double 0.000000e+00
-  %147 = load ptr, ptr %16, align 8
-  %148 = getelementptr i8, ptr %147, i64 600
-  store double %common.ret.op.i.i44.i.i, ptr %148, align 8
+  %134 = load i64, ptr %long_ns.i39.i.i, align 8
+  %135 = getelementptr i8, ptr %126, i64 8
+  %136 = load i64, ptr %135, align 8
+  %137 = load i32, ptr %128, align 4
+  %138 = sext i32 %137 to i64
+  %139 = sext i32 %131 to i64
+  %140 = mul nsw i64 %138, %139
+  %141 = icmp sgt i64 %140, 0
+  %.not.i.i42.i.i = icmp sgt i64 %134, %136
+  %or.cond.i.i43.i.i = select i1 %141, i1 %.not.i.i42.i.i, i1 false
+  %142 = sub i64 %134, %136
+  %143 = sitofp i64 %142 to double
+  %144 = uitofp nneg i64 %140 to double
+  %145 = fdiv double %143, %144
+  %common.ret.op.i.i44.i.i = select i1 %or.cond.i.i43.i.i, double %145, double 0.000000e+00
+  %146 = load ptr, ptr %16, align 8
+  %147 = getelementptr i8, ptr %146, i64 600
+  store double %common.ret.op.i.i44.i.i, ptr %147, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
   call fastcc void @"$Measuring.add_prompts"(ptr nonnull %self.i)
   br label %"$measure.exit"
 
 "$measure.exit":                                  ; preds = %then.i.i.i, %"$Measuring.measure_decode.exit.thread.i.i", %"$Measuring.measure_decode_context.exit.thread.i.i", %"$Measuring.measure_prefill_context.exit.i.i", %merge12.i.i
-  %common.ret.op.i.i = phi i32 [ 0, %merge12.i.i ], [ %134, %"$Measuring.measure_prefill_context.exit.i.i" ], [ %.lcssa.i.ph.i.i, %"$Measuring.measure_decode.exit.thread.i.i" ], [ %common.ret.op.i.ph.i.i, %"$Measuring.measure_decode_context.exit.thread.i.i" ], [ %102, %then.i.i.i ]
+  %common.ret.op.i.i = phi i32 [ 0, %merge12.i.i ], [ %133, %"$Measuring.measure_prefill_context.exit.i.i" ], [ %.lcssa.i.ph.i.i, %"$Measuring.measure_decode.exit.thread.i.i" ], [ %common.ret.op.i.ph.i.i, %"$Measuring.measure_decode_context.exit.thread.i.i" ], [ %102, %then.i.i.i ]
   store <2 x i64> %21, ptr %20, align 8
-  %149 = getelementptr inbounds i8, ptr %self.i, i64 368
-  %150 = load ptr, ptr %149, align 8
-  call void @free(ptr %150)
-  %151 = getelementptr inbounds i8, ptr %self.i, i64 376
-  %152 = load ptr, ptr %151, align 8
-  call void @free(ptr %152)
-  call void @llvm.lifetime.end.p0(i64 928, ptr nonnull %self.i)
+  %148 = getelementptr inbounds i8, ptr %self.i, i64 368
+  %149 = load ptr, ptr %148, align 8
+  call void @free(ptr %149)
+  %150 = getelementptr inbounds i8, ptr %self.i, i64 376
+  %151 = load ptr, ptr %150, align 8
+  call void @free(ptr %151)
+  call void @llvm.lifetime.end.p0(i64 1184, ptr nonnull %self.i)
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge1, label %common.ret
 
@@ -61599,16 +61604,16 @@ common.ret:                                       ; preds = %"$measure.exit.thre
 
 merge1:                                           ; preds = %"$measure.exit"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i16)
-  %153 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16)
-  %154 = load <2 x i64>, ptr %time.i16, align 16
+  %152 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i16)
+  %153 = load <2 x i64>, ptr %time.i16, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i16)
-  %155 = sub <2 x i64> %154, %3
-  %156 = extractelement <2 x i64> %155, i64 0
-  %reass.mul = mul i64 %156, 1000000000
-  %157 = extractelement <2 x i64> %155, i64 1
-  %158 = add i64 %157, %reass.mul
-  %159 = getelementptr i8, ptr %0, i64 11240
-  store i64 %158, ptr %159, align 8
+  %154 = sub <2 x i64> %153, %3
+  %155 = extractelement <2 x i64> %154, i64 0
+  %reass.mul = mul i64 %155, 1000000000
+  %156 = extractelement <2 x i64> %154, i64 1
+  %157 = add i64 %156, %reass.mul
+  %158 = getelementptr i8, ptr %0, i64 11240
+  store i64 %157, ptr %158, align 8
   br label %common.ret
 }
 
@@ -62081,7 +62086,7 @@ merge5.thread32:                                  ; preds = %or.lhs.false
 ; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
 define internal fastcc void @"$Measuring.add_prompts"(ptr nocapture readonly %0) unnamed_addr #18 {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 920
+  %1 = getelementptr i8, ptr %0, i64 1176
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 0
   br i1 %3, label %forbody.lr.ph, label %merge

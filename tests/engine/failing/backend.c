@@ -46,6 +46,7 @@ typedef struct {
   int32_t num_to_meet;
   int32_t num_met;
   int32_t has_met[MAX_RANKS];
+  int32_t loses[MAX_RANKS];
   int32_t num_devices;
   int64_t memory_free_bytes[MAX_RANKS];
   glm_device* devices[MAX_RANKS];
@@ -64,6 +65,7 @@ __attribute__((visibility("default"))) void failing_arm(const char* inner_path,
   snprintf(failing.inner_path, PATH_CAPACITY, "%s", inner_path);
   snprintf(failing.operation, NAME_CAPACITY, "%s", operation);
   failing.rank = rank;
+  memset(failing.loses, 0, sizeof failing.loses);
   atomic_store(&failing.has_failed, 0);
   atomic_store(&failing.num_allocations, 0);
   atomic_store(&failing.num_opened, 0);
@@ -75,6 +77,10 @@ __attribute__((visibility("default"))) void failing_hang(int32_t hangs) {
   failing.hangs = hangs;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&mutex);
+}
+
+__attribute__((visibility("default"))) void failing_lose(int32_t rank) {
+  failing.loses[rank] = 1;
 }
 
 __attribute__((visibility("default"))) void failing_be_asynchronous(
@@ -229,6 +235,14 @@ static glm_status failing_device_open(const glm_device_options* options,
   return status;
 }
 
+static glm_status failing_event_synchronise(glm_device* device, void* event) {
+  const int32_t rank = rank_of(device);
+  if (rank >= 0 && failing.loses[rank] && atomic_load(&failing.has_failed)) {
+    return GLM_DEVICE_ERROR;
+  }
+  return failing.inner->event_synchronise(device, event);
+}
+
 static glm_status failing_allocate(glm_device* device, int32_t kind,
                                    int64_t bytes, void** memory) {
   atomic_fetch_add(&failing.num_allocations, 1);
@@ -294,6 +308,7 @@ __attribute__((visibility("default"))) glm_status glm_backend_open(
   failing.table.device_open = failing_device_open;
   failing.table.device_close = failing_device_close;
   failing.table.device_message = failing_device_message;
+  failing.table.event_synchronise = failing_event_synchronise;
   failing.table.allocate = failing_allocate;
 #define REPLACE(name, type) failing.table.name = failing_##name;
   OPERATIONS(REPLACE)
