@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lowered import LOWERINGS
+
 from terra import TERRA
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,8 +66,13 @@ class Checkout:
     variables: dict = field(default_factory=dict)
 
     def scons(self, *arguments, status=0):
-        """Runs scons, checks its exit status (any, when None) and returns all that it printed."""
+        """Runs scons, checks its exit status (any, when None) and returns all that it printed.
+
+        Python keeps no bytecode: it knows a source by its size and second, and tests change a
+        script and change it back within one.
+        """
         variables = os.environ | {"GLM_BUILD_CACHE": "off", "OMP_NUM_THREADS": "1"}
+        variables["PYTHONDONTWRITEBYTECODE"] = "1"
         for name in ("SCONSFLAGS", "PYTEST_ADDOPTS", "GLM_BUILD_DIR"):
             variables.pop(name, None)
         done = subprocess.run(

@@ -5,10 +5,10 @@ import shutil
 
 import lowering
 import pytest
-from futhark import FUTHARK
 from lowered import LOWERINGS
-from terra import TERRA
 
+from futhark import FUTHARK
+from terra import TERRA
 from tests import groups
 from tests.build.checkouts import ROOT, small_checkout
 
@@ -96,7 +96,9 @@ def test_lower_leaves_what_is_that_of_its_sources(built_small, monkeypatch):
         assert f"{one.folder} is that of the present sources and left as it is" in printed
 
 
-@pytest.mark.parametrize(("tool", "name"), [("terra", "terra/engine.t"), ("futhark", "futhark/double.fut")])
+@pytest.mark.parametrize(
+    ("tool", "name"), [("terra", "terra/engine.t"), ("futhark", "futhark/double.fut")]
+)
 def test_without_the_compiler_lower_says_so(built_small, monkeypatch, tool, name):
     monkeypatch.setitem(built_small.variables, "PATH", "/usr/bin:/bin")
     if shutil.which(tool, path="/usr/bin:/bin"):

@@ -29,7 +29,7 @@ def test_no_header_has_no_version():
 
 def test_runtime_is_found_below_cuda_home_where_the_toolkit_has_none(tmp_path, monkeypatch):
     toolkit, home = tmp_path / "toolkit", tmp_path / "home"
-    monkeypatch.setattr(nvcc, "toolkit_folder", lambda env: str(toolkit))
+    monkeypatch.setattr(nvcc, "toolkit_folder", lambda _: str(toolkit))
     monkeypatch.delenv("CUDA_HOME", raising=False)
     assert nvcc.runtime_library(None) is None
     monkeypatch.setenv("CUDA_HOME", str(home))

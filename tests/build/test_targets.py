@@ -73,7 +73,10 @@ def test_smoke_runs_the_package_of_this_checkout(built_small):
         "python/glm_engine/__main__.py", "import sys\n\nprint('ran', sys.argv[1:], __file__)\n"
     )
     printed = built_small.scons("smoke")
-    assert f"ran ['smoke', '--device', 'cpu'] {built_small.path}/python/glm_engine/__main__.py" in printed
+    assert (
+        f"ran ['smoke', '--device', 'cpu'] {built_small.path}/python/glm_engine/__main__.py"
+        in printed
+    )
 
 
 @pytest.mark.parametrize("status", [0, 3])

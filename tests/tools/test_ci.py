@@ -1,6 +1,7 @@
 """`.ci/run`: the README's own commands in a clone of their own, CONTRIBUTING's beside them."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,13 +13,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SHEBANG = f"#!{shutil.which('bash')}"
 RECORDER = r"""
-mkdir -p "${XDG_CACHE_HOME:?}"
-found=$(ls "$XDG_CACHE_HOME")
+record={record} failing={failing}
+found=$(ls -A "$HOME")
 printf -v command '%q ' "$@"
-printf '%s\t' "$PWD" "${GLM_GROUPS-none}" "$XDG_CACHE_HOME" "$found" "$command" >>"$RECORD"
-printf '\n' >>"$RECORD"
-[[ $* != "${FAILING-none}" ]]
+printf -v variables '%s ' $(compgen -e)
+printf '%s\t' "$PWD" "$HOME" "$found" "$variables" "$command" >>"$record"
+printf '\n' >>"$record"
+mkdir -p "$HOME/.cache"
+[[ $* != "$failing" ]]
 """
+SETTINGS = {"PIP_DEFAULT_TIMEOUT": "60", "no_proxy": "localhost"}
+OTHERS = {"GLM_GROUPS": "oracle", "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": "/nowhere"}
+OF_BASH = {"OLDPWD", "PWD", "SHLVL", "_"}
+NETWORK = r"pip_.*|.*_proxy|.*_ca_bundle|ssl_cert_.*|git_ssl_.*"
 
 
 def first_block(name):
@@ -31,9 +38,9 @@ class Call:
     """One call of tools/develop."""
 
     folder: Path
-    groups: str
-    cache: Path
-    in_cache: str
+    home: Path
+    in_home: str
+    variables: set[str]
     command: list[str]
 
 
@@ -43,26 +50,32 @@ class Done:
     calls: list[Call]
 
 
-def run(folder, **variables):
+def run(folder, failing="none"):
     """Runs .ci/run in a repository of its own whose tools/develop records how it was called."""
     checkout, record = folder / "check out", folder / "record"
     for name in (".ci/run", "README.md"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, checkout / name)
     (checkout / "tools").mkdir()
-    (checkout / "tools" / "develop").write_text(SHEBANG + RECORDER)
+    recorder = RECORDER.format(record=shlex.quote(str(record)), failing=shlex.quote(failing))
+    (checkout / "tools" / "develop").write_text(SHEBANG + recorder)
     (checkout / "tools" / "develop").chmod(0o755)
     git = ["git", "-C", checkout, "-c", "user.name=tests", "-c", "user.email=tests@localhost"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "everything"]):
         subprocess.run([*git, *arguments], check=True)
-    (folder / "temporary").mkdir()
-    given = {"GLM_GROUPS": "oracle", "XDG_CACHE_HOME": str(folder / "cache")}
-    given |= {"TMPDIR": str(folder / "temporary"), "RECORD": str(record)}
+    for name in ("temporary", "home"):
+        (folder / name).mkdir()
+    given = {"TMPDIR": str(folder / "temporary"), "HOME": str(folder / "home")}
     done = subprocess.run(
-        [checkout / ".ci" / "run"], env=os.environ | given | variables, capture_output=True
+        [checkout / ".ci" / "run"],
+        env=os.environ | SETTINGS | OTHERS | given,
+        capture_output=True,
     )
     lines = [line.split("\t")[:-1] for line in record.read_text().splitlines()]
-    calls = [Call(Path(a), b, Path(c), d, shlex.split(e)) for a, b, c, d, e in lines]
+    calls = [
+        Call(Path(where), Path(home), in_home, set(variables.split()), shlex.split(command))
+        for where, home, in_home, variables, command in lines
+    ]
     assert list((folder / "temporary").iterdir()) == []
     return Done(done.returncode, calls)
 
@@ -89,11 +102,14 @@ def test_they_run_as_they_stand_and_nothing_more_in_a_clone(done):
     assert commands == [shlex.split(line) for line in first_block("README.md")[1:]]
 
 
-def test_they_have_no_group_and_a_cache_of_their_own(done):
+def test_they_have_an_empty_home_and_no_variables_but_those_of_the_network(done):
     calls = [call for call in done.calls if in_clone(call)]
-    assert {call.groups for call in calls} == {"none"}
-    assert {call.cache for call in calls} == {calls[0].folder.parent / "cache"}
-    assert calls[0].in_cache == ""
+    assert {call.home for call in calls} == {calls[0].folder.parent / "home"}
+    assert [call.in_home for call in calls] == ["", ".cache"]
+    for call in calls:
+        assert {"HOME", "PATH", *SETTINGS} <= call.variables
+        others = call.variables - {"HOME", "PATH", *SETTINGS} - OF_BASH
+        assert all(re.fullmatch(NETWORK, name, re.IGNORECASE) for name in others), others
 
 
 def test_the_commands_of_contributing_run_beside_them_in_the_checkout(done):
@@ -105,7 +121,7 @@ def test_the_commands_of_contributing_run_beside_them_in_the_checkout(done):
 
 
 def test_it_stops_at_the_first_that_fails_and_leaves_no_clone(tmp_path):
-    done = run(tmp_path, FAILING="scons smoke")
+    done = run(tmp_path, failing="scons smoke")
     assert done.status != 0
     assert [call.command for call in done.calls if in_clone(call)] == [["scons", "smoke"]]
     assert done.calls[-1].command == ["scons", "smoke"]
