@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHEBANG = f"#!{shutil.which('bash')}"
 RECORDER = r"""
 record={record} failing={failing}
-found=$(ls -A "$HOME")
+found=$(ls -Am "$HOME")
 printf -v command '%q ' "$@"
 printf -v variables '%s ' $(compgen -e)
 printf '%s\t' "$PWD" "$HOME" "$found" "$variables" "$command" >>"$record"
@@ -24,6 +24,7 @@ mkdir -p "$HOME/.cache"
 """
 SETTINGS = {"PIP_DEFAULT_TIMEOUT": "60", "no_proxy": "localhost"}
 OTHERS = {"GLM_GROUPS": "oracle", "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": "/nowhere"}
+DROPPED = ("PIP_CONFIG_FILE", "XDG_CONFIG_HOME")
 OF_BASH = {"OLDPWD", "PWD", "SHLVL", "_"}
 NETWORK = r"pip_.*|.*_proxy|.*_ca_bundle|ssl_cert_.*|git_ssl_.*"
 
@@ -63,12 +64,14 @@ def run(folder, failing="none"):
     git = ["git", "-C", checkout, "-c", "user.name=tests", "-c", "user.email=tests@localhost"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "everything"]):
         subprocess.run([*git, *arguments], check=True)
-    for name in ("temporary", "home"):
-        (folder / name).mkdir()
+    for name in ("temporary", "home/.config/pip"):
+        (folder / name).mkdir(parents=True)
+    (folder / "home" / ".config" / "pip" / "pip.conf").write_text("[global]\ntimeout = 60\n")
     given = {"TMPDIR": str(folder / "temporary"), "HOME": str(folder / "home")}
+    kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
     done = subprocess.run(
         [checkout / ".ci" / "run"],
-        env=os.environ | SETTINGS | OTHERS | given,
+        env={**kept, **SETTINGS, **OTHERS, **given},
         capture_output=True,
     )
     lines = [line.split("\t")[:-1] for line in record.read_text().splitlines()]
@@ -107,7 +110,7 @@ def test_they_have_an_empty_home_and_no_variables_but_those_of_the_network(done)
     assert {call.home for call in calls} == {calls[0].folder.parent / "home"}
     assert [call.in_home for call in calls] == ["", ".cache"]
     for call in calls:
-        assert {"HOME", "PATH", *SETTINGS} <= call.variables
+        assert {"HOME", "PATH", "PIP_CONFIG_FILE", *SETTINGS} <= call.variables
         others = call.variables - {"HOME", "PATH", *SETTINGS} - OF_BASH
         assert all(re.fullmatch(NETWORK, name, re.IGNORECASE) for name in others), others
 
