@@ -1,0 +1,118 @@
+"""Where a step goes, kernel by kernel: names, steps, shares of a made-up trace, bad input."""
+
+import pytest
+from click.testing import CliRunner
+
+from glm_engine.layout import CAPITALS
+from tests import groups
+from tools.bench.trace import (
+    Launch,
+    carries_prompt,
+    launches_of,
+    length_of,
+    main,
+    middle,
+    shares_of,
+    short_name,
+    steps_of,
+    table,
+)
+
+
+@pytest.mark.parametrize(
+    ("full", "short"),
+    [
+        (
+            "void glm::kernels::(anonymous namespace)::embed_rows<(int)4>(glm::Rows)",
+            "embed_rows<(int)4>",
+        ),
+        ("glm::kernels::prefill::product<glm::Tile<true>>(A<B(1)>, int)", "product<Tile<true>>"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_kernel_keeps_its_name_and_its_instance(full, short):
+    assert short_name(full) == short
+
+
+def step(begin, *kernels):
+    """Launches one after the other, of (name, µs)."""
+    launches = []
+    for name, spent in kernels:
+        launches.append(Launch(name, begin, begin + spent, (132, 1, 1)))
+        begin += spent
+    return launches
+
+
+def test_steps_begin_with_their_embeddings_and_the_last_is_left_out():
+    first = step(10.0, ("embed_rows", 1.0), ("attend_prefill_rows<Tiling<2> >", 3.0))
+    second = step(20.0, ("embed_rows", 1.0), ("product", 2.0))
+    third = step(30.0, ("embed_rows", 1.0))
+    before = [Launch("sample", 0.0, 1.0)]
+    assert steps_of([*third, *second, *before, *first]) == [first, second]
+    assert [carries_prompt(one) for one in (first, second)] == [True, False]
+
+
+def test_overlapping_kernels_are_not_counted_twice():
+    launches = [
+        Launch("embed_rows", 0.0, 2.0, (7, 1, 1)),
+        Launch("product", 1.0, 5.0, (132, 2, 1)),
+        Launch("norm", 3.0, 4.0),
+        Launch("product", 6.0, 9.0, (132, 2, 1)),
+    ]
+    shares = {share.name: share for share in shares_of(launches)}
+    assert {name: share.added for name, share in shares.items()} == {
+        "product [132x2]": 3.0 + 4.0,
+        "embed_rows [7]": 2.0,
+        "norm [1]": 0.0,
+    }
+    assert (shares["product [132x2]"].launches, shares["product [132x2]"].busy) == (2, 7.0)
+    assert sum(share.added for share in shares.values()) == length_of(launches) == 9.0
+    assert [line.split()[0] for line in table(launches).splitlines()[1:]] == [
+        "product",
+        "embed_rows",
+        "norm",
+    ]
+
+
+def test_the_middle_step_is_the_one_of_median_length():
+    steps = [step(0.0, ("embed_rows", spent)) for spent in (5.0, 1.0, 3.0)]
+    assert middle(steps) is steps[2]
+
+
+def test_kernels_alone_are_read_from_a_trace():
+    kernel = {"cat": "kernel", "name": "void a::embed<2>(int)", "ts": 5.0, "dur": 2.5}
+    kernel["args"] = {"grid": [3, 1, 1]}
+    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 1.0, "dur": 1.0}
+    named = {"ph": "M", "name": "process_name"}
+    read = launches_of({"traceEvents": [copy, kernel, named]})
+    assert read == [Launch("embed<2>", 5.0, 7.5, (3, 1, 1))]
+
+
+@pytest.mark.parametrize("asked", [["--batch", "0"], ["--prompt", "-1"], ["--steps", "a"]])
+def test_numbers_that_are_none_are_refused(asked):
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 2
+    assert asked[0] in result.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--synthetic", "nosuch"], "nosuch: "),
+        (["--output", "/proc/absent/t.json"], "/proc/absent"),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_one_line(asked, said):
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_a_device_without_kernels_has_nothing_to_trace():
+    asked = ["--synthetic", str(CAPITALS), "--device", "cpu", "--batch", "2", "--prompt", "5"]
+    result = CliRunner().invoke(main, [*asked, "--steps", "2"])
+    assert result.exit_code == 1
+    wanted = "none of such a step" if groups.is_present("torch") else "expected PyTorch"
+    assert wanted in result.output
+    assert len(result.output.splitlines()) == 1

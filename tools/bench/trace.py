@@ -1,0 +1,204 @@
+"""`python -m tools.bench.trace`: where the device time of a step goes, kernel by kernel.
+
+CUPTI, through PyTorch's profiler, records every kernel while requests decode and prompts of one
+length come beside them, as in `tools.bench.mixed`. A step begins with the kernel that looks up its
+embeddings. What a kernel adds is the time from the end of the kernel before it to its own end, so
+that kernels that overlap are not counted twice.
+"""
+
+import json
+import random
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import click
+
+from glm_engine import options
+from glm_engine.bench.costs import SYNTHETIC
+from glm_engine.bench.runs import Decoding
+from glm_engine.engine import Engine
+from glm_engine.errors import GlmError
+from glm_engine.files import prepare_target, write_whole
+from tools.bench.kernels.report import columns
+from tools.bench.mixed import AIR, CONTEXT, STEPS_FOR_EACH, MixedSteps, engine_options
+
+FIRST_OF_STEP = "embed_rows"
+ONLY_WITH_PROMPTS = "attend_prefill_rows"
+
+
+class NothingTracedError(GlmError):
+    """The profiler saw no step of the asked kind."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel: what it is, when it began and ended (µs), and its grid."""
+
+    name: str
+    begin: float
+    end: float
+    grid: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the launches of one kernel with one grid take of a step, in µs."""
+
+    name: str
+    launches: float
+    added: float
+    busy: float
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without return type, namespaces and arguments; instances keep theirs."""
+    bare = re.sub(r"\(anonymous namespace\)::|\b\w+::", "", name.removeprefix("void "))
+    depth = 0
+    for place, letter in enumerate(bare):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and depth == 0:
+            return bare[:place]
+    return bare
+
+
+def steps_of(launches: Iterable[Launch]) -> list[list[Launch]]:
+    """Launches in their order, cut where a step begins; what ran before the first is left out, and
+    so is the last, which may not be whole."""
+    steps: list[list[Launch]] = []
+    for launch in sorted(launches, key=lambda one: one.begin):
+        if launch.name.startswith(FIRST_OF_STEP):
+            steps.append([])
+        if steps:
+            steps[-1].append(launch)
+    return steps[:-1]
+
+
+def carries_prompt(step: list[Launch]) -> bool:
+    return any(ONLY_WITH_PROMPTS in launch.name for launch in step)
+
+
+def length_of(step: list[Launch]) -> float:
+    """µs from the first kernel's begin to the last one's end."""
+    return max(launch.end for launch in step) - step[0].begin
+
+
+def middle(steps: list[list[Launch]]) -> list[Launch]:
+    """The step of median length."""
+    ordered = sorted(steps, key=length_of)
+    return ordered[len(ordered) // 2]
+
+
+def shares_of(step: list[Launch]) -> list[Share]:
+    """The kernels of a step, the one that adds most first."""
+    taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    reached = step[0].begin
+    for launch in step:
+        grid = "x".join(str(size) for size in launch.grid if size > 1) or "1"
+        added = max(0.0, launch.end - reached)
+        reached = max(reached, launch.end)
+        taken[f"{launch.name} [{grid}]"].append((added, launch.end - launch.begin))
+    shares = [
+        Share(name, len(times), sum(one for one, _ in times), sum(two for _, two in times))
+        for name, times in taken.items()
+    ]
+    return sorted(shares, key=lambda share: -share.added)
+
+
+def table(step: list[Launch]) -> str:
+    whole = length_of(step)
+    rows = [("kernel [grid]", "launches", "adds µs", "each", "busy each", "share")]
+    for share in shares_of(step):
+        each, busy = share.added / share.launches, share.busy / share.launches
+        figures = (f"{share.added:.1f}", f"{each:.2f}", f"{busy:.2f}", f"{share.added / whole:.1%}")
+        rows.append((share.name, str(share.launches), *figures))
+    return columns(rows)
+
+
+def launches_of(trace: dict) -> list[Launch]:
+    """The kernels of a trace in Chrome's format, as PyTorch's profiler writes it."""
+    return [
+        Launch(
+            short_name(event["name"]),
+            event["ts"],
+            event["ts"] + event["dur"],
+            tuple(event["args"]["grid"]),
+        )
+        for event in trace["traceEvents"]
+        if event.get("cat") == "kernel"
+    ]
+
+
+def profiler():
+    """PyTorch's profiler of what a GPU runs."""
+    try:
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError as error:
+        raise NothingTracedError(f"expected PyTorch, whose profiler records: {error}") from error
+    return profile(activities=[ProfilerActivity.CUDA], acc_events=True)
+
+
+def traced(engine: Engine, recorded, generator, batch: int, length: int, num_steps: int):
+    """The kernels that ran while `num_steps` steps of `batch` decode rows with a prompt of `length`
+    tokens (0: without one) were taken, as `recorded` saw them."""
+    decoding = Decoding(engine, generator, batch, CONTEXT, STEPS_FOR_EACH * num_steps)
+    with recorded:
+        requests = decoding.start()
+        MixedSteps(engine, generator, batch, num_steps).milliseconds(length)
+        decoding.finish(requests)
+    with NamedTemporaryFile(suffix=".json") as written:
+        recorded.export_chrome_trace(written.name)
+        return launches_of(json.loads(Path(written.name).read_bytes()))
+
+
+def measure(model: str, device: str, batch: int, length: int, num_steps: int, generator):
+    """The step of median length of those that carried a prompt, or that carried none."""
+    opened = engine_options(model, [batch], [length], num_steps, device)
+    recorded = profiler()
+    with Engine(opened) as engine:
+        launches = traced(engine, recorded, generator, batch, length, num_steps)
+    wanted = [step for step in steps_of(launches) if carries_prompt(step) == (length > 0)]
+    if not wanted:
+        raise NothingTracedError(
+            f"expected steps of {batch} decode rows and {length} prompt tokens, "
+            f"got {len(launches)} kernels and none of such a step"
+        )
+    return middle(wanted)
+
+
+@click.command()
+@click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
+@click.option("--device", default="auto", show_default=True)
+@click.option("--batch", type=options.POSITIVE, default=16, show_default=True)
+@click.option(
+    "--prompt",
+    type=click.IntRange(min=0),
+    default=2048,
+    show_default=True,
+    help="Tokens of the prompt beside the decode rows; 0 for none.",
+)
+@click.option("--steps", "num_steps", type=options.POSITIVE, default=6, show_default=True)
+@click.option("--seed", type=options.SEED, default=3, show_default=True)
+@click.option("--output", type=click.Path(path_type=Path), help="Write the step's kernels as JSON.")
+def main(model, device, batch, prompt, num_steps, seed, output) -> None:
+    """Prints the kernels of one step, the one that adds most first."""
+    try:
+        if output is not None:
+            prepare_target(output)
+        step = measure(model, device, batch, prompt, num_steps, random.Random(seed))
+    except GlmError as error:
+        click.echo(f"tools.bench.trace: {error}", err=True)
+        sys.exit(error.exit_code)
+    click.echo(f"{model}: {batch} decode rows, {prompt} prompt tokens: {length_of(step):.1f} µs")
+    click.echo(table(step))
+    if output is not None:
+        text = json.dumps([asdict(launch) for launch in step], indent=1)
+        write_whole(output, f"{text}\n".encode())
+
+
+if __name__ == "__main__":
+    main()
