@@ -11,7 +11,7 @@ import random
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -42,7 +42,7 @@ class Launch:
     name: str
     begin: float
     end: float
-    grid: tuple[int, ...] = ()
+    grid: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
