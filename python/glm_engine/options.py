@@ -236,7 +236,10 @@ ENGINE = {
         " --memory-limit, or a quarter of what the CPU has free.",
     ),
     "max_step_tokens": engine_option(
-        "--max-step-tokens", type=POSITIVE, show_default="512", help="Tokens in one step at most."
+        "--max-step-tokens",
+        type=POSITIVE,
+        show_default="8192 on a GPU, less where its memory is short; 512 on the CPU",
+        help="Tokens in one step at most; left out, twice --max-batch at least.",
     ),
     "prefill_chunk": engine_option(
         "--prefill-chunk",

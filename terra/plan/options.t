@@ -14,7 +14,7 @@ options.fields = {
   { name = "num_pages", otherwise = 0, least = 0, most = 2 ^ 30 },
   { name = "expert_layout", otherwise = 0, least = 0, most = 2 },
   { name = "num_threads", otherwise = 0, least = 0, most = 4096 },
-  { name = "max_step_tokens", otherwise = 512, least = 1, most = 2 ^ 20 },
+  { name = "max_step_tokens", otherwise = 0, least = 0, most = 2 ^ 20 },
   { name = "prefill_chunk", otherwise = 0, least = 0, most = 2 ^ 26 },
   { name = "max_queue", otherwise = 1024, least = 1, most = 2 ^ 24 },
   { name = "prefix_cache", otherwise = 1, least = 0, most = 1 },

@@ -8,6 +8,9 @@ local sizes = { max_slots = 2 ^ 31 - 1 }
 local tokens_of_a_request = 512
 local most_batch_of_shared_memory, most_batch_of_own_memory = 64, 256
 local share_of_shared_memory = 4
+local step_tokens_of_shared_memory, step_tokens_of_own_memory = 512, 8192
+local least_step_tokens, step_rows_of_a_request = 512, 2
+local share_of_step_buffers = 8
 
 sizes.sources = {
   { code = C.ENGINE_FROM_OPTION, name = "option" },
@@ -19,6 +22,10 @@ sizes.sources = {
 
 local terra smaller(a : int64, b : int64) : int64
   return terralib.select(a < b, a, b)
+end
+
+local terra greater(a : int64, b : int64) : int64
+  return terralib.select(a > b, a, b)
 end
 
 local terra pages_of(num_tokens : int64, page_size : int64) : int64
@@ -87,6 +94,31 @@ function sizes.extend(Plan)
     return has_tables and self.pages_per_request <= smaller(self:room_for_pages(), self:most_pages_of_pool())
   end
 
+  terra Plan:has_room_beside_buffers() : bool
+    var room = self:room_for_pages()
+    var is_small = self.buffer_bytes <= (self.memory_available - self.weight_bytes) / share_of_step_buffers
+    return is_small and self.pages_per_request <= room and self.wanted.num_pages <= room
+  end
+
+  terra Plan:choose_step_tokens(message : &C.glm_message) : int32
+    var o = &self.options
+    if self.wanted.max_step_tokens > 0 then
+      return C.GLM_OK
+    end
+    if self.wanted.max_batch == 0 then
+      o.max_batch = self:default_batch()
+    end
+    var least = greater(least_step_tokens, [int64](step_rows_of_a_request) * o.max_batch)
+    var usual = terralib.select(self.shares_memory, step_tokens_of_shared_memory, step_tokens_of_own_memory)
+    o.max_step_tokens = greater(least, usual)
+    status.try(self:measure_buffers(message))
+    while o.max_step_tokens / 2 >= least and not self:has_room_beside_buffers() do
+      o.max_step_tokens = o.max_step_tokens / 2
+      status.try(self:measure_buffers(message))
+    end
+    return C.GLM_OK
+  end
+
   local terra choose_batch(self : &Plan, max_batch : int64, fits : &bool, message : &C.glm_message) : int32
     var o = &self.options
     o.max_batch = max_batch
@@ -114,6 +146,7 @@ function sizes.extend(Plan)
     if self.wanted.max_seq == 0 then
       o.max_seq = least
     end
+    status.try(self:choose_step_tokens(message))
     if self.wanted.max_batch == 0 then
       status.try(largest_batch(self, 1, self:default_batch(), message))
     end

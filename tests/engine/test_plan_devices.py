@@ -79,6 +79,48 @@ def test_a_limit_in_hundredths_of_what_is_free(percent):
         plan_of(AIR, memory_limit_percent=percent, memory_limit_bytes=5)
 
 
+def is_too_wide(num_tokens: int, **options) -> bool:
+    """Say whether buffers of so many tokens a step exceed an eighth of what the weights leave."""
+    batch = {"max_batch": 256, "max_seq": 512}
+    planned = plan_of(AIR, max_step_tokens=num_tokens, **{**batch, **options})
+    rank = planned["ranks"][0]
+    return 8 * rank["buffer_bytes"] > planned["memory_limit_bytes"] - rank["weight_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "expected"),
+    [(200, 8192), (140, 8192), (135, 4096), (125, 2048), (120, 1024), (116, 512), (100, 512)],
+)
+def test_a_step_has_8192_tokens_halved_to_an_eighth_of_the_memory(gigabytes, expected):
+    memory = {"world_size": 1, "device_memory_bytes": gigabytes * GIGABYTE}
+    tokens = plan_of(AIR, **memory)["max_step_tokens"]
+    assert tokens == expected
+    assert tokens == 8192 or is_too_wide(2 * tokens, **memory)
+    assert tokens == 512 or not is_too_wide(tokens, **memory)
+
+
+def test_a_step_has_twice_the_tokens_of_its_batch_and_what_is_stated():
+    memory = {"device_memory_bytes": 300 * GIGABYTE}
+    for kind, usual in (("cpu", 512), ("cuda", 8192)):
+        for max_batch, expected in ((0, usual), (1, usual), (5000, 10_000)):
+            planned = plan_of(AIR, kind, max_batch=max_batch, **memory)
+            assert planned["max_step_tokens"] == expected
+        assert plan_of(AIR, kind, max_step_tokens=3, **memory)["max_step_tokens"] == 3
+
+
+def test_a_step_is_narrower_where_a_wider_one_leaves_no_room_for_what_is_stated():
+    memory = {"world_size": 1, "device_memory_bytes": 200 * GIGABYTE}
+    wide = plan_of(AIR, **memory, max_batch=1, num_pages=1)
+    rank = wide["ranks"][0]
+    room = wide["memory_limit_bytes"] - rank["weight_bytes"] - rank["buffer_bytes"]
+    num_pages = room // wide["page_bytes"] + 1
+    for stated in ({"num_pages": num_pages}, {"max_seq": num_pages * PAGE_SIZE}):
+        if stated.get("max_seq", 0) <= wide["model_max_seq"]:
+            planned = plan_of(AIR, **memory, max_batch=1, **stated)
+            assert planned["fits"] is True
+            assert planned["max_step_tokens"] < wide["max_step_tokens"] == 8192
+
+
 @pytest.mark.skipif(not CUDA.is_file(), reason=f"{CUDA.name} is not built: scons cuda makes it")
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
 def test_cuda_plans_without_a_gpu(world_size):

@@ -272,11 +272,13 @@ def test_help_states_the_engines_own_defaults(capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert chosen.world_size == 0
     assert "[default: auto, the least of 1, 2, 4 and 8 GPUs" in printed
-    for key in ("page-size", "num-pages", "max-step-tokens", "prefill-chunk"):
+    for key in ("page-size", "num-pages", "prefill-chunk"):
         default = getattr(chosen, key.replace("-", "_"))
         assert re.search(rf"--{key} INTEGER RANGE [^\[]*\[default: {default};", printed), key
     assert re.search(rf"--threads [^\[]*\[default: {chosen.num_threads};", printed)
     assert (chosen.max_seq, chosen.max_batch, chosen.prefix_cache) == (0, 0, 1)
+    assert chosen.max_step_tokens == 0
+    assert re.search(r"--max-step-tokens [^\[]*\[default: 8192 on a GPU, .*; 512 on", printed)
     assert "[default: the model's own positions; less where" in printed
 
 

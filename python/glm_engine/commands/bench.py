@@ -12,6 +12,7 @@ DEFAULT_BATCHES = "1,8,16,64"
 DEFAULT_CONTEXTS = "128"
 DEFAULT_PREFILL = "1024"
 SPARE_TOKENS = 64
+LEAST_STEP_TOKENS = 512
 
 
 class NumberList(click.ParamType):
@@ -42,7 +43,6 @@ class NumberList(click.ParamType):
 @options.engine_options_with(
     max_batch="the largest of --batch",
     max_seq="what the points need",
-    max_step_tokens="512, or twice --max-batch where that is more",
     step_budget_ms="0",
 )
 @options.JSON
@@ -98,8 +98,8 @@ def sized_options(engine_values, wanted):
 
     values = dict(engine_values)
     values["max_batch"] = values["max_batch"] or max(wanted["batches"], default=1)
-    step_tokens = values["max_step_tokens"] or max(512, 2 * values["max_batch"])
-    values["max_step_tokens"] = step_tokens
+    least = max(LEAST_STEP_TOKENS, 2 * values["max_batch"])
+    step_tokens = values["max_step_tokens"] or least
     values["step_budget_ms"] = values["step_budget_ms"] or 0
     if not values["max_seq"]:
         points = [(batch, context) for batch in wanted["batches"] for context in wanted["contexts"]]

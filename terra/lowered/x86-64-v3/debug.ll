@@ -861,65 +861,65 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.711" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
 @"$string.712" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
 @"$string.713" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.716" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.717" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.718" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.719" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.720" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.729" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.730" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.731" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.732" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.733" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.734" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.735" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.736" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.737" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.738" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.739" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.740" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.741" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.743" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.744" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.745" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.747" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.748" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.753" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.754" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.755" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.756" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.757" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.758" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.760" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
-@"$string.762" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.763" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.764" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.765" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.766" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.767" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.770" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.771" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.772" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.796" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.825" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.836" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.838" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.839" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.846" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.847" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.848" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.849" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.850" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.851" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.852" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.874" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.888" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.889" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.890" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.891" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.898" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.900" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.910" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.717" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.718" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.719" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.720" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.721" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.730" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.731" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.732" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.733" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.734" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.735" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.736" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.737" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.738" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.739" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.740" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.741" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.742" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.744" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.745" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.746" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.748" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.749" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.754" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.755" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.756" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.757" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.758" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.759" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.761" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
+@"$string.763" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.764" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.765" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.766" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.767" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.768" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.771" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.772" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.773" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.797" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.826" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.837" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.839" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.840" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.847" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.848" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.849" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.850" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.851" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.852" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.853" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.875" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.889" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.890" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.891" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.892" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.899" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.901" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.911" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -21565,7 +21565,7 @@ entry:
   store i32 0, ptr %20, align 4
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %30, ptr %21, i32 0, i32 11
-  store i32 512, ptr %22, align 4
+  store i32 0, ptr %22, align 4
   %23 = load ptr, ptr %target, align 8
   %24 = getelementptr %30, ptr %23, i32 0, i32 12
   store i32 0, ptr %24, align 4
@@ -55517,7 +55517,7 @@ merge16:                                          ; preds = %else18, %then17
 then20:                                           ; preds = %merge16
   %63 = load ptr, ptr %target, align 8
   %64 = getelementptr %30, ptr %63, i32 0, i32 11
-  store i32 512, ptr %64, align 4
+  store i32 0, ptr %64, align 4
   br label %merge19
 
 else21:                                           ; preds = %merge16
@@ -56181,7 +56181,7 @@ merge49:                                          ; preds = %else51, %dead57
   %243 = load ptr, ptr %given, align 8
   %244 = getelementptr %30, ptr %243, i32 0, i32 11
   %245 = load i32, ptr %244, align 4
-  %246 = icmp slt i32 %245, 1
+  %246 = icmp slt i32 %245, 0
   %247 = zext i1 %246 to i8
   %248 = trunc i8 %247 to i1
   br i1 %248, label %then59, label %or.lhs.false61
@@ -56213,7 +56213,7 @@ then64:                                           ; preds = %then59
   %265 = getelementptr %30, ptr %264, i32 0, i32 11
   %266 = load i32, ptr %265, align 4
   %267 = sext i32 %266 to i64
-  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %263, i64 1024, ptr @"$string.536", i64 %267, i64 1, i64 1048576)
+  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %263, i64 1024, ptr @"$string.536", i64 %267, i64 0, i64 1048576)
   %269 = load ptr, ptr %target62, align 8
   %270 = getelementptr %5, ptr %269, i32 0, i32 0
   %271 = getelementptr [1024 x i8], ptr %270, i32 0, i32 0
@@ -61090,6 +61090,7 @@ dead:                                             ; No predecessors!
 
 define internal i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) {
 entry:
+  %code7 = alloca i32, align 4
   %code = alloca i32, align 4
   %least = alloca i64, align 8
   %most = alloca i64, align 8
@@ -61129,85 +61130,106 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %29, ptr %19, i32 0, i32 2
-  %21 = getelementptr %30, ptr %20, i32 0, i32 5
-  %22 = load i32, ptr %21, align 4
-  %23 = icmp eq i32 %22, 0
+  %20 = load ptr, ptr %message, align 8
+  %21 = call i32 @"$Plan.choose_step_tokens"(ptr %19, ptr %20)
+  store i32 %21, ptr %code, align 4
+  %22 = load i32, ptr %code, align 4
+  %23 = icmp ne i32 %22, 0
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
   br i1 %25, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %26 = load ptr, ptr %self, align 8
-  %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Plan.default_batch"(ptr %27)
-  %29 = sext i32 %28 to i64
-  %30 = load ptr, ptr %message, align 8
-  %31 = call i32 @"$anon (./terra/plan/sizes.t:30)"(ptr %26, i64 1, i64 %29, ptr %30)
-  store i32 %31, ptr %code, align 4
-  %32 = load i32, ptr %code, align 4
-  %33 = icmp ne i32 %32, 0
-  %34 = zext i1 %33 to i8
-  %35 = trunc i8 %34 to i1
-  br i1 %35, label %then5, label %else6
-
-then5:                                            ; preds = %then2
-  %36 = load i32, ptr %code, align 4
-  ret i32 %36
+  %26 = load i32, ptr %code, align 4
+  ret i32 %26
 
 dead:                                             ; No predecessors!
-  br label %merge4
-
-else6:                                            ; preds = %then2
-  br label %merge4
-
-merge4:                                           ; preds = %else6, %dead
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
-merge1:                                           ; preds = %else3, %merge4
-  %37 = load ptr, ptr %self, align 8
-  %38 = getelementptr %29, ptr %37, i32 0, i32 2
-  %39 = getelementptr %30, ptr %38, i32 0, i32 6
-  %40 = load i32, ptr %39, align 4
-  %41 = icmp eq i32 %40, 0
+merge1:                                           ; preds = %else3, %dead
+  %27 = load ptr, ptr %self, align 8
+  %28 = getelementptr %29, ptr %27, i32 0, i32 2
+  %29 = getelementptr %30, ptr %28, i32 0, i32 5
+  %30 = load i32, ptr %29, align 4
+  %31 = icmp eq i32 %30, 0
+  %32 = zext i1 %31 to i8
+  %33 = trunc i8 %32 to i1
+  br i1 %33, label %then5, label %else6
+
+then5:                                            ; preds = %merge1
+  %34 = load ptr, ptr %self, align 8
+  %35 = load ptr, ptr %self, align 8
+  %36 = call i32 @"$Plan.default_batch"(ptr %35)
+  %37 = sext i32 %36 to i64
+  %38 = load ptr, ptr %message, align 8
+  %39 = call i32 @"$anon (./terra/plan/sizes.t:37)"(ptr %34, i64 1, i64 %37, ptr %38)
+  store i32 %39, ptr %code7, align 4
+  %40 = load i32, ptr %code7, align 4
+  %41 = icmp ne i32 %40, 0
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then8, label %else9
+  br i1 %43, label %then9, label %else10
 
-then8:                                            ; preds = %merge1
-  %44 = load ptr, ptr %self, align 8
-  %45 = load i64, ptr %least, align 8
-  %46 = load ptr, ptr %o, align 8
-  %47 = getelementptr %30, ptr %46, i32 0, i32 7
-  %48 = load i32, ptr %47, align 4
-  %49 = sext i32 %48 to i64
-  %50 = call i64 @"$pages_of"(i64 %45, i64 %49)
-  %51 = load i64, ptr %most, align 8
-  %52 = load ptr, ptr %o, align 8
-  %53 = getelementptr %30, ptr %52, i32 0, i32 7
-  %54 = load i32, ptr %53, align 4
-  %55 = sext i32 %54 to i64
-  %56 = call i64 @"$pages_of"(i64 %51, i64 %55)
-  %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$anon (./terra/plan/sizes.t:30).571"(ptr %44, i64 %50, i64 %56, ptr %57)
-  ret i32 %58
-
-dead10:                                           ; No predecessors!
-  br label %merge7
-
-else9:                                            ; preds = %merge1
-  br label %merge7
-
-merge7:                                           ; preds = %else9, %dead10
-  %59 = load ptr, ptr %self, align 8
-  %60 = load ptr, ptr %message, align 8
-  %61 = call i32 @"$Plan.measure_buffers"(ptr %59, ptr %60)
-  ret i32 %61
+then9:                                            ; preds = %then5
+  %44 = load i32, ptr %code7, align 4
+  ret i32 %44
 
 dead11:                                           ; No predecessors!
+  br label %merge8
+
+else10:                                           ; preds = %then5
+  br label %merge8
+
+merge8:                                           ; preds = %else10, %dead11
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %merge8
+  %45 = load ptr, ptr %self, align 8
+  %46 = getelementptr %29, ptr %45, i32 0, i32 2
+  %47 = getelementptr %30, ptr %46, i32 0, i32 6
+  %48 = load i32, ptr %47, align 4
+  %49 = icmp eq i32 %48, 0
+  %50 = zext i1 %49 to i8
+  %51 = trunc i8 %50 to i1
+  br i1 %51, label %then13, label %else14
+
+then13:                                           ; preds = %merge4
+  %52 = load ptr, ptr %self, align 8
+  %53 = load i64, ptr %least, align 8
+  %54 = load ptr, ptr %o, align 8
+  %55 = getelementptr %30, ptr %54, i32 0, i32 7
+  %56 = load i32, ptr %55, align 4
+  %57 = sext i32 %56 to i64
+  %58 = call i64 @"$pages_of"(i64 %53, i64 %57)
+  %59 = load i64, ptr %most, align 8
+  %60 = load ptr, ptr %o, align 8
+  %61 = getelementptr %30, ptr %60, i32 0, i32 7
+  %62 = load i32, ptr %61, align 4
+  %63 = sext i32 %62 to i64
+  %64 = call i64 @"$pages_of"(i64 %59, i64 %63)
+  %65 = load ptr, ptr %message, align 8
+  %66 = call i32 @"$anon (./terra/plan/sizes.t:37).571"(ptr %52, i64 %58, i64 %64, ptr %65)
+  ret i32 %66
+
+dead15:                                           ; No predecessors!
+  br label %merge12
+
+else14:                                           ; preds = %merge4
+  br label %merge12
+
+merge12:                                          ; preds = %else14, %dead15
+  %67 = load ptr, ptr %self, align 8
+  %68 = load ptr, ptr %message, align 8
+  %69 = call i32 @"$Plan.measure_buffers"(ptr %67, ptr %68)
+  ret i32 %69
+
+dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -61293,131 +61315,31 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:30)"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$Plan.choose_step_tokens"(ptr %0, ptr %1) {
 entry:
+  %code9 = alloca i32, align 4
   %code = alloca i32, align 4
-  %middle = alloca i64, align 8
-  %fits = alloca i8, align 1
-  %high = alloca i64, align 8
-  %low = alloca i64, align 8
-  %message = alloca ptr, align 8
-  %most = alloca i64, align 8
+  %usual = alloca i32, align 4
   %least = alloca i64, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %least, align 8
-  store i64 %2, ptr %most, align 8
-  store ptr %3, ptr %message, align 8
-  %4 = load i64, ptr %least, align 8
-  %5 = load i64, ptr %most, align 8
-  %6 = call i64 @"$smaller"(i64 %4, i64 %5)
-  %7 = load i64, ptr %most, align 8
-  store i64 %6, ptr %low, align 8
-  store i64 %7, ptr %high, align 8
-  br label %condition
-
-condition:                                        ; preds = %merge2, %entry
-  %8 = load i64, ptr %low, align 8
-  %9 = load i64, ptr %high, align 8
-  %10 = icmp slt i64 %8, %9
-  %11 = zext i1 %10 to i8
-  %12 = trunc i8 %11 to i1
-  br i1 %12, label %whilebody, label %merge
-
-whilebody:                                        ; preds = %condition
-  %13 = load i64, ptr %high, align 8
-  %14 = load i64, ptr %high, align 8
-  %15 = load i64, ptr %low, align 8
-  %16 = sub i64 %14, %15
-  %17 = sdiv i64 %16, 2
-  %18 = sub i64 %13, %17
-  store i64 %18, ptr %middle, align 8
-  %19 = load ptr, ptr %self, align 8
-  %20 = load i64, ptr %middle, align 8
-  %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$choose_batch"(ptr %19, i64 %20, ptr %fits, ptr %21)
-  store i32 %22, ptr %code, align 4
-  %23 = load i32, ptr %code, align 4
-  %24 = icmp ne i32 %23, 0
-  %25 = zext i1 %24 to i8
-  %26 = trunc i8 %25 to i1
-  br i1 %26, label %then, label %else
-
-then:                                             ; preds = %whilebody
-  %27 = load i32, ptr %code, align 4
-  ret i32 %27
-
-dead:                                             ; No predecessors!
-  br label %merge1
-
-else:                                             ; preds = %whilebody
-  br label %merge1
-
-merge1:                                           ; preds = %else, %dead
-  %28 = load i8, ptr %fits, align 1
-  %29 = trunc i8 %28 to i1
-  br i1 %29, label %then3, label %else4
-
-then3:                                            ; preds = %merge1
-  %30 = load i64, ptr %middle, align 8
-  store i64 %30, ptr %low, align 8
-  br label %merge2
-
-else4:                                            ; preds = %merge1
-  %31 = load i64, ptr %middle, align 8
-  %32 = sub i64 %31, 1
-  store i64 %32, ptr %high, align 8
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %then3
-  br label %condition
-
-merge:                                            ; preds = %condition
-  %33 = load ptr, ptr %self, align 8
-  %34 = load i64, ptr %low, align 8
-  %35 = load ptr, ptr %message, align 8
-  %36 = call i32 @"$choose_batch"(ptr %33, i64 %34, ptr %fits, ptr %35)
-  ret i32 %36
-
-dead5:                                            ; No predecessors!
-  ret i32 undef
-}
-
-define internal i32 @"$choose_batch"(ptr %0, i64 %1, ptr %2, ptr %3) {
-entry:
-  %longest = alloca i64, align 8
-  %usual = alloca i64, align 8
-  %code = alloca i32, align 4
   %o = alloca ptr, align 8
   %message = alloca ptr, align 8
-  %fits = alloca ptr, align 8
-  %max_batch = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
-  store i64 %1, ptr %max_batch, align 8
-  store ptr %2, ptr %fits, align 8
-  store ptr %3, ptr %message, align 8
+  store ptr %1, ptr %message, align 8
+  %2 = load ptr, ptr %self, align 8
+  %3 = getelementptr %29, ptr %2, i32 0, i32 3
+  store ptr %3, ptr %o, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %29, ptr %4, i32 0, i32 3
-  store ptr %5, ptr %o, align 8
-  %6 = load i64, ptr %max_batch, align 8
-  %7 = trunc i64 %6 to i32
-  %8 = load ptr, ptr %o, align 8
-  %9 = getelementptr %30, ptr %8, i32 0, i32 5
-  store i32 %7, ptr %9, align 4
-  %10 = load ptr, ptr %self, align 8
-  %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Plan.measure_buffers"(ptr %10, ptr %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
+  %5 = getelementptr %29, ptr %4, i32 0, i32 2
+  %6 = getelementptr %30, ptr %5, i32 0, i32 11
+  %7 = load i32, ptr %6, align 4
+  %8 = icmp sgt i32 %7, 0
+  %9 = zext i1 %8 to i8
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
+  ret i32 0
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -61426,72 +61348,161 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %o, align 8
-  %19 = getelementptr %30, ptr %18, i32 0, i32 6
-  %20 = load i32, ptr %19, align 4
-  %21 = sext i32 %20 to i64
-  %22 = call i64 @"$smaller"(i64 %21, i64 512)
-  %23 = load ptr, ptr %o, align 8
-  %24 = getelementptr %30, ptr %23, i32 0, i32 7
-  %25 = load i32, ptr %24, align 4
-  %26 = sext i32 %25 to i64
-  %27 = call i64 @"$pages_of"(i64 %22, i64 %26)
-  store i64 %27, ptr %usual, align 8
-  %28 = load ptr, ptr %self, align 8
-  %29 = getelementptr %29, ptr %28, i32 0, i32 2
-  %30 = getelementptr %30, ptr %29, i32 0, i32 6
-  %31 = load i32, ptr %30, align 4
-  %32 = icmp eq i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = load ptr, ptr %self, align 8
-  %35 = call i64 @"$Plan.positions"(ptr %34)
-  %36 = load ptr, ptr %o, align 8
-  %37 = getelementptr %30, ptr %36, i32 0, i32 6
-  %38 = load i32, ptr %37, align 4
-  %39 = sext i32 %38 to i64
-  %40 = trunc i8 %33 to i1
-  %41 = select i1 %40, i64 %35, i64 %39
-  %42 = load ptr, ptr %o, align 8
-  %43 = getelementptr %30, ptr %42, i32 0, i32 7
-  %44 = load i32, ptr %43, align 4
-  %45 = sext i32 %44 to i64
-  %46 = call i64 @"$pages_of"(i64 %41, i64 %45)
-  store i64 %46, ptr %longest, align 8
-  %47 = load ptr, ptr %self, align 8
-  %48 = call zeroext i1 @"$Plan.holds_one_request"(ptr %47)
-  %49 = zext i1 %48 to i8
-  %50 = trunc i8 %49 to i1
-  br i1 %50, label %and.lhs.true, label %and.end
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %29, ptr %11, i32 0, i32 2
+  %13 = getelementptr %30, ptr %12, i32 0, i32 5
+  %14 = load i32, ptr %13, align 4
+  %15 = icmp eq i32 %14, 0
+  %16 = zext i1 %15 to i8
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %then2, label %else3
 
-and.rhs:                                          ; preds = %and.lhs.true
-  %51 = load i64, ptr %max_batch, align 8
-  %52 = load i64, ptr %longest, align 8
-  %53 = mul i64 %51, %52
-  %54 = icmp sle i64 %53, 2147483647
+then2:                                            ; preds = %merge
+  %18 = load ptr, ptr %self, align 8
+  %19 = call i32 @"$Plan.default_batch"(ptr %18)
+  %20 = load ptr, ptr %o, align 8
+  %21 = getelementptr %30, ptr %20, i32 0, i32 5
+  store i32 %19, ptr %21, align 4
+  br label %merge1
+
+else3:                                            ; preds = %merge
+  br label %merge1
+
+merge1:                                           ; preds = %else3, %then2
+  %22 = load ptr, ptr %o, align 8
+  %23 = getelementptr %30, ptr %22, i32 0, i32 5
+  %24 = load i32, ptr %23, align 4
+  %25 = sext i32 %24 to i64
+  %26 = mul i64 2, %25
+  %27 = call i64 @"$greater"(i64 512, i64 %26)
+  store i64 %27, ptr %least, align 8
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %29, ptr %28, i32 0, i32 6
+  %30 = load i8, ptr %29, align 1
+  %31 = trunc i8 %30 to i1
+  %32 = select i1 %31, i32 512, i32 8192
+  store i32 %32, ptr %usual, align 4
+  %33 = load i64, ptr %least, align 8
+  %34 = load i32, ptr %usual, align 4
+  %35 = sext i32 %34 to i64
+  %36 = call i64 @"$greater"(i64 %33, i64 %35)
+  %37 = trunc i64 %36 to i32
+  %38 = load ptr, ptr %o, align 8
+  %39 = getelementptr %30, ptr %38, i32 0, i32 11
+  store i32 %37, ptr %39, align 4
+  %40 = load ptr, ptr %self, align 8
+  %41 = load ptr, ptr %message, align 8
+  %42 = call i32 @"$Plan.measure_buffers"(ptr %40, ptr %41)
+  store i32 %42, ptr %code, align 4
+  %43 = load i32, ptr %code, align 4
+  %44 = icmp ne i32 %43, 0
+  %45 = zext i1 %44 to i8
+  %46 = trunc i8 %45 to i1
+  br i1 %46, label %then5, label %else6
+
+then5:                                            ; preds = %merge1
+  %47 = load i32, ptr %code, align 4
+  ret i32 %47
+
+dead7:                                            ; No predecessors!
+  br label %merge4
+
+else6:                                            ; preds = %merge1
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %dead7
+  br label %condition
+
+condition:                                        ; preds = %merge10, %merge4
+  %48 = load ptr, ptr %o, align 8
+  %49 = getelementptr %30, ptr %48, i32 0, i32 11
+  %50 = load i32, ptr %49, align 4
+  %51 = sdiv i32 %50, 2
+  %52 = sext i32 %51 to i64
+  %53 = load i64, ptr %least, align 8
+  %54 = icmp sge i64 %52, %53
   %55 = zext i1 %54 to i8
   %56 = trunc i8 %55 to i1
-  br label %and.end
+  br i1 %56, label %and.lhs.true, label %merge8
 
-and.end:                                          ; preds = %and.rhs, %and.lhs.true, %merge
-  %57 = phi i1 [ false, %and.lhs.true ], [ false, %merge ], [ %56, %and.rhs ]
-  %58 = zext i1 %57 to i8
-  %59 = load ptr, ptr %fits, align 8
-  store i8 %58, ptr %59, align 1
+whilebody:                                        ; preds = %and.lhs.true
+  %57 = load ptr, ptr %o, align 8
+  %58 = getelementptr %30, ptr %57, i32 0, i32 11
+  %59 = load i32, ptr %58, align 4
+  %60 = sdiv i32 %59, 2
+  %61 = load ptr, ptr %o, align 8
+  %62 = getelementptr %30, ptr %61, i32 0, i32 11
+  store i32 %60, ptr %62, align 4
+  %63 = load ptr, ptr %self, align 8
+  %64 = load ptr, ptr %message, align 8
+  %65 = call i32 @"$Plan.measure_buffers"(ptr %63, ptr %64)
+  store i32 %65, ptr %code9, align 4
+  %66 = load i32, ptr %code9, align 4
+  %67 = icmp ne i32 %66, 0
+  %68 = zext i1 %67 to i8
+  %69 = trunc i8 %68 to i1
+  br i1 %69, label %then11, label %else12
+
+and.lhs.true:                                     ; preds = %condition
+  %70 = load ptr, ptr %self, align 8
+  %71 = call zeroext i1 @"$Plan.has_room_beside_buffers"(ptr %70)
+  %72 = zext i1 %71 to i8
+  %73 = trunc i8 %72 to i1
+  br i1 %73, label %merge8, label %whilebody
+
+then11:                                           ; preds = %whilebody
+  %74 = load i32, ptr %code9, align 4
+  ret i32 %74
+
+dead13:                                           ; No predecessors!
+  br label %merge10
+
+else12:                                           ; preds = %whilebody
+  br label %merge10
+
+merge10:                                          ; preds = %else12, %dead13
+  br label %condition
+
+merge8:                                           ; preds = %and.lhs.true, %condition
   ret i32 0
 
-and.lhs.true:                                     ; preds = %merge
-  %60 = load i64, ptr %max_batch, align 8
-  %61 = load i64, ptr %usual, align 8
-  %62 = mul i64 %60, %61
-  %63 = load ptr, ptr %self, align 8
-  %64 = call i64 @"$Plan.most_pages_of_pool"(ptr %63)
-  %65 = icmp sle i64 %62, %64
-  %66 = zext i1 %65 to i8
-  %67 = trunc i8 %66 to i1
-  br i1 %67, label %and.rhs, label %and.end
-
-dead1:                                            ; No predecessors!
+dead14:                                           ; No predecessors!
   ret i32 undef
+}
+
+define internal i32 @"$Plan.default_batch"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 6
+  %3 = load i8, ptr %2, align 1
+  %4 = trunc i8 %3 to i1
+  %5 = select i1 %4, i32 64, i32 256
+  ret i32 %5
+
+dead:                                             ; No predecessors!
+  ret i32 undef
+}
+
+define internal i64 @"$greater"(i64 %0, i64 %1) {
+entry:
+  %b = alloca i64, align 8
+  %a = alloca i64, align 8
+  store i64 %0, ptr %a, align 8
+  store i64 %1, ptr %b, align 8
+  %2 = load i64, ptr %a, align 8
+  %3 = load i64, ptr %b, align 8
+  %4 = icmp sgt i64 %2, %3
+  %5 = zext i1 %4 to i8
+  %6 = load i64, ptr %a, align 8
+  %7 = load i64, ptr %b, align 8
+  %8 = trunc i8 %5 to i1
+  %9 = select i1 %8, i64 %6, i64 %7
+  ret i64 %9
+
+dead:                                             ; No predecessors!
+  ret i64 undef
 }
 
 define internal i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) {
@@ -64056,66 +64067,61 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$pages_of"(i64 %0, i64 %1) {
+define internal zeroext i1 @"$Plan.has_room_beside_buffers"(ptr %0) {
 entry:
-  %page_size = alloca i64, align 8
-  %num_tokens = alloca i64, align 8
-  store i64 %0, ptr %num_tokens, align 8
-  store i64 %1, ptr %page_size, align 8
-  %2 = load i64, ptr %num_tokens, align 8
-  %3 = load i64, ptr %page_size, align 8
-  %4 = add i64 %2, %3
-  %5 = sub i64 %4, 1
-  %6 = load i64, ptr %page_size, align 8
-  %7 = sdiv i64 %5, %6
-  ret i64 %7
-
-dead:                                             ; No predecessors!
-  ret i64 undef
-}
-
-define internal zeroext i1 @"$Plan.holds_one_request"(ptr %0) {
-entry:
-  %has_tables = alloca i8, align 1
+  %is_small = alloca i8, align 1
+  %room = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 3
-  %3 = getelementptr %30, ptr %2, i32 0, i32 5
-  %4 = load i32, ptr %3, align 4
-  %5 = sext i32 %4 to i64
+  %2 = call i64 @"$Plan.room_for_pages"(ptr %1)
+  store i64 %2, ptr %room, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %29, ptr %3, i32 0, i32 17
+  %5 = load i64, ptr %4, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %29, ptr %6, i32 0, i32 12
-  %8 = load i32, ptr %7, align 4
-  %9 = sext i32 %8 to i64
-  %10 = mul i64 %5, %9
-  %11 = icmp sle i64 %10, 2147483647
-  %12 = zext i1 %11 to i8
-  store i8 %12, ptr %has_tables, align 1
-  %13 = load i8, ptr %has_tables, align 1
-  %14 = trunc i8 %13 to i1
-  br i1 %14, label %and.rhs, label %and.end
+  %7 = getelementptr %29, ptr %6, i32 0, i32 11
+  %8 = load i64, ptr %7, align 8
+  %9 = load ptr, ptr %self, align 8
+  %10 = getelementptr %29, ptr %9, i32 0, i32 16
+  %11 = load i64, ptr %10, align 8
+  %12 = sub i64 %8, %11
+  %13 = sdiv i64 %12, 8
+  %14 = icmp sle i64 %5, %13
+  %15 = zext i1 %14 to i8
+  store i8 %15, ptr %is_small, align 1
+  %16 = load i8, ptr %is_small, align 1
+  %17 = trunc i8 %16 to i1
+  br i1 %17, label %and.lhs.true, label %and.end
 
-and.rhs:                                          ; preds = %entry
-  %15 = load ptr, ptr %self, align 8
-  %16 = getelementptr %29, ptr %15, i32 0, i32 12
-  %17 = load i32, ptr %16, align 4
-  %18 = sext i32 %17 to i64
-  %19 = load ptr, ptr %self, align 8
-  %20 = call i64 @"$Plan.room_for_pages"(ptr %19)
-  %21 = load ptr, ptr %self, align 8
-  %22 = call i64 @"$Plan.most_pages_of_pool"(ptr %21)
-  %23 = call i64 @"$smaller"(i64 %20, i64 %22)
-  %24 = icmp sle i64 %18, %23
+and.rhs:                                          ; preds = %and.lhs.true
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %29, ptr %18, i32 0, i32 2
+  %20 = getelementptr %30, ptr %19, i32 0, i32 8
+  %21 = load i32, ptr %20, align 4
+  %22 = sext i32 %21 to i64
+  %23 = load i64, ptr %room, align 8
+  %24 = icmp sle i64 %22, %23
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end
 
-and.end:                                          ; preds = %and.rhs, %entry
-  %27 = phi i1 [ false, %entry ], [ %26, %and.rhs ]
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %entry
+  %27 = phi i1 [ false, %and.lhs.true ], [ false, %entry ], [ %26, %and.rhs ]
   %28 = zext i1 %27 to i8
   %29 = icmp ne i8 %28, 0
   ret i1 %29
+
+and.lhs.true:                                     ; preds = %entry
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %29, ptr %30, i32 0, i32 12
+  %32 = load i32, ptr %31, align 4
+  %33 = sext i32 %32 to i64
+  %34 = load i64, ptr %room, align 8
+  %35 = icmp sle i64 %33, %34
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %and.rhs, label %and.end
 
 dead:                                             ; No predecessors!
   ret i1 undef
@@ -64217,6 +64223,272 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
+define internal i32 @"$anon (./terra/plan/sizes.t:37)"(ptr %0, i64 %1, i64 %2, ptr %3) {
+entry:
+  %code = alloca i32, align 4
+  %middle = alloca i64, align 8
+  %fits = alloca i8, align 1
+  %high = alloca i64, align 8
+  %low = alloca i64, align 8
+  %message = alloca ptr, align 8
+  %most = alloca i64, align 8
+  %least = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %least, align 8
+  store i64 %2, ptr %most, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load i64, ptr %least, align 8
+  %5 = load i64, ptr %most, align 8
+  %6 = call i64 @"$smaller"(i64 %4, i64 %5)
+  %7 = load i64, ptr %most, align 8
+  store i64 %6, ptr %low, align 8
+  store i64 %7, ptr %high, align 8
+  br label %condition
+
+condition:                                        ; preds = %merge2, %entry
+  %8 = load i64, ptr %low, align 8
+  %9 = load i64, ptr %high, align 8
+  %10 = icmp slt i64 %8, %9
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %whilebody, label %merge
+
+whilebody:                                        ; preds = %condition
+  %13 = load i64, ptr %high, align 8
+  %14 = load i64, ptr %high, align 8
+  %15 = load i64, ptr %low, align 8
+  %16 = sub i64 %14, %15
+  %17 = sdiv i64 %16, 2
+  %18 = sub i64 %13, %17
+  store i64 %18, ptr %middle, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = load i64, ptr %middle, align 8
+  %21 = load ptr, ptr %message, align 8
+  %22 = call i32 @"$choose_batch"(ptr %19, i64 %20, ptr %fits, ptr %21)
+  store i32 %22, ptr %code, align 4
+  %23 = load i32, ptr %code, align 4
+  %24 = icmp ne i32 %23, 0
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br i1 %26, label %then, label %else
+
+then:                                             ; preds = %whilebody
+  %27 = load i32, ptr %code, align 4
+  ret i32 %27
+
+dead:                                             ; No predecessors!
+  br label %merge1
+
+else:                                             ; preds = %whilebody
+  br label %merge1
+
+merge1:                                           ; preds = %else, %dead
+  %28 = load i8, ptr %fits, align 1
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then3, label %else4
+
+then3:                                            ; preds = %merge1
+  %30 = load i64, ptr %middle, align 8
+  store i64 %30, ptr %low, align 8
+  br label %merge2
+
+else4:                                            ; preds = %merge1
+  %31 = load i64, ptr %middle, align 8
+  %32 = sub i64 %31, 1
+  store i64 %32, ptr %high, align 8
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %then3
+  br label %condition
+
+merge:                                            ; preds = %condition
+  %33 = load ptr, ptr %self, align 8
+  %34 = load i64, ptr %low, align 8
+  %35 = load ptr, ptr %message, align 8
+  %36 = call i32 @"$choose_batch"(ptr %33, i64 %34, ptr %fits, ptr %35)
+  ret i32 %36
+
+dead5:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$choose_batch"(ptr %0, i64 %1, ptr %2, ptr %3) {
+entry:
+  %longest = alloca i64, align 8
+  %usual = alloca i64, align 8
+  %code = alloca i32, align 4
+  %o = alloca ptr, align 8
+  %message = alloca ptr, align 8
+  %fits = alloca ptr, align 8
+  %max_batch = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %max_batch, align 8
+  store ptr %2, ptr %fits, align 8
+  store ptr %3, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %29, ptr %4, i32 0, i32 3
+  store ptr %5, ptr %o, align 8
+  %6 = load i64, ptr %max_batch, align 8
+  %7 = trunc i64 %6 to i32
+  %8 = load ptr, ptr %o, align 8
+  %9 = getelementptr %30, ptr %8, i32 0, i32 5
+  store i32 %7, ptr %9, align 4
+  %10 = load ptr, ptr %self, align 8
+  %11 = load ptr, ptr %message, align 8
+  %12 = call i32 @"$Plan.measure_buffers"(ptr %10, ptr %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %o, align 8
+  %19 = getelementptr %30, ptr %18, i32 0, i32 6
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = call i64 @"$smaller"(i64 %21, i64 512)
+  %23 = load ptr, ptr %o, align 8
+  %24 = getelementptr %30, ptr %23, i32 0, i32 7
+  %25 = load i32, ptr %24, align 4
+  %26 = sext i32 %25 to i64
+  %27 = call i64 @"$pages_of"(i64 %22, i64 %26)
+  store i64 %27, ptr %usual, align 8
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %29, ptr %28, i32 0, i32 2
+  %30 = getelementptr %30, ptr %29, i32 0, i32 6
+  %31 = load i32, ptr %30, align 4
+  %32 = icmp eq i32 %31, 0
+  %33 = zext i1 %32 to i8
+  %34 = load ptr, ptr %self, align 8
+  %35 = call i64 @"$Plan.positions"(ptr %34)
+  %36 = load ptr, ptr %o, align 8
+  %37 = getelementptr %30, ptr %36, i32 0, i32 6
+  %38 = load i32, ptr %37, align 4
+  %39 = sext i32 %38 to i64
+  %40 = trunc i8 %33 to i1
+  %41 = select i1 %40, i64 %35, i64 %39
+  %42 = load ptr, ptr %o, align 8
+  %43 = getelementptr %30, ptr %42, i32 0, i32 7
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %46 = call i64 @"$pages_of"(i64 %41, i64 %45)
+  store i64 %46, ptr %longest, align 8
+  %47 = load ptr, ptr %self, align 8
+  %48 = call zeroext i1 @"$Plan.holds_one_request"(ptr %47)
+  %49 = zext i1 %48 to i8
+  %50 = trunc i8 %49 to i1
+  br i1 %50, label %and.lhs.true, label %and.end
+
+and.rhs:                                          ; preds = %and.lhs.true
+  %51 = load i64, ptr %max_batch, align 8
+  %52 = load i64, ptr %longest, align 8
+  %53 = mul i64 %51, %52
+  %54 = icmp sle i64 %53, 2147483647
+  %55 = zext i1 %54 to i8
+  %56 = trunc i8 %55 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %and.lhs.true, %merge
+  %57 = phi i1 [ false, %and.lhs.true ], [ false, %merge ], [ %56, %and.rhs ]
+  %58 = zext i1 %57 to i8
+  %59 = load ptr, ptr %fits, align 8
+  store i8 %58, ptr %59, align 1
+  ret i32 0
+
+and.lhs.true:                                     ; preds = %merge
+  %60 = load i64, ptr %max_batch, align 8
+  %61 = load i64, ptr %usual, align 8
+  %62 = mul i64 %60, %61
+  %63 = load ptr, ptr %self, align 8
+  %64 = call i64 @"$Plan.most_pages_of_pool"(ptr %63)
+  %65 = icmp sle i64 %62, %64
+  %66 = zext i1 %65 to i8
+  %67 = trunc i8 %66 to i1
+  br i1 %67, label %and.rhs, label %and.end
+
+dead1:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i64 @"$pages_of"(i64 %0, i64 %1) {
+entry:
+  %page_size = alloca i64, align 8
+  %num_tokens = alloca i64, align 8
+  store i64 %0, ptr %num_tokens, align 8
+  store i64 %1, ptr %page_size, align 8
+  %2 = load i64, ptr %num_tokens, align 8
+  %3 = load i64, ptr %page_size, align 8
+  %4 = add i64 %2, %3
+  %5 = sub i64 %4, 1
+  %6 = load i64, ptr %page_size, align 8
+  %7 = sdiv i64 %5, %6
+  ret i64 %7
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal zeroext i1 @"$Plan.holds_one_request"(ptr %0) {
+entry:
+  %has_tables = alloca i8, align 1
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %29, ptr %1, i32 0, i32 3
+  %3 = getelementptr %30, ptr %2, i32 0, i32 5
+  %4 = load i32, ptr %3, align 4
+  %5 = sext i32 %4 to i64
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %29, ptr %6, i32 0, i32 12
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = mul i64 %5, %9
+  %11 = icmp sle i64 %10, 2147483647
+  %12 = zext i1 %11 to i8
+  store i8 %12, ptr %has_tables, align 1
+  %13 = load i8, ptr %has_tables, align 1
+  %14 = trunc i8 %13 to i1
+  br i1 %14, label %and.rhs, label %and.end
+
+and.rhs:                                          ; preds = %entry
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 12
+  %17 = load i32, ptr %16, align 4
+  %18 = sext i32 %17 to i64
+  %19 = load ptr, ptr %self, align 8
+  %20 = call i64 @"$Plan.room_for_pages"(ptr %19)
+  %21 = load ptr, ptr %self, align 8
+  %22 = call i64 @"$Plan.most_pages_of_pool"(ptr %21)
+  %23 = call i64 @"$smaller"(i64 %20, i64 %22)
+  %24 = icmp sle i64 %18, %23
+  %25 = zext i1 %24 to i8
+  %26 = trunc i8 %25 to i1
+  br label %and.end
+
+and.end:                                          ; preds = %and.rhs, %entry
+  %27 = phi i1 [ false, %entry ], [ %26, %and.rhs ]
+  %28 = zext i1 %27 to i8
+  %29 = icmp ne i8 %28, 0
+  ret i1 %29
+
+dead:                                             ; No predecessors!
+  ret i1 undef
+}
+
 define internal i64 @"$Plan.most_pages_of_pool"(ptr %0) {
 entry:
   %share = alloca i64, align 8
@@ -64312,22 +64584,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i32 @"$Plan.default_batch"(ptr %0) {
-entry:
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %29, ptr %1, i32 0, i32 6
-  %3 = load i8, ptr %2, align 1
-  %4 = trunc i8 %3 to i1
-  %5 = select i1 %4, i32 64, i32 256
-  ret i32 %5
-
-dead:                                             ; No predecessors!
-  ret i32 undef
-}
-
-define internal i32 @"$anon (./terra/plan/sizes.t:30).571"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:37).571"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -75348,7 +75605,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.720", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.721", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -77173,7 +77430,7 @@ merge1:                                           ; preds = %forcond
   %54 = load i64, ptr %decode_ns, align 8
   %55 = load i64, ptr %share, align 8
   %56 = add i64 %54, %55
-  %57 = call i64 @"$greater"(i64 %53, i64 %56)
+  %57 = call i64 @"$greater.714"(i64 %53, i64 %56)
   store i64 %57, ptr %limit_ns, align 8
   %58 = load i32, ptr %rows, align 4
   %59 = load i64, ptr %context, align 8
@@ -77564,7 +77821,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$greater"(i64 %0, i64 %1) {
+define internal i64 @"$greater.714"(i64 %0, i64 %1) {
 entry:
   %b = alloca i64, align 8
   %a = alloca i64, align 8
@@ -77662,7 +77919,7 @@ merge2:                                           ; preds = %else, %dead
   %42 = load i32, ptr %most, align 4
   %43 = load i32, ptr %planned, align 4
   %44 = sub i32 %42, %43
-  %45 = call i32 @"$smaller.715"(i32 %41, i32 %44)
+  %45 = call i32 @"$smaller.716"(i32 %41, i32 %44)
   %46 = add i32 %38, %45
   store i32 %46, ptr %planned, align 4
   br label %condition
@@ -77709,14 +77966,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %most, align 4
   %19 = call i32 @"$Scheduler.piece_of"(ptr %17, i32 0, i32 %18)
   %20 = add i32 %16, %19
-  %21 = call i32 @"$smaller.714"(i32 %12, i32 %20)
+  %21 = call i32 @"$smaller.715"(i32 %12, i32 %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.714"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.715"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -77836,7 +78093,7 @@ then6:                                            ; preds = %and.lhs.true
   %47 = getelementptr %39, ptr %46, i32 0, i32 0
   %48 = getelementptr %40, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 @"$smaller.714"(i32 %45, i32 %49)
+  %50 = call i32 @"$smaller.715"(i32 %45, i32 %49)
   ret i32 %50
 
 and.lhs.true:                                     ; preds = %merge1
@@ -78001,7 +78258,7 @@ merge:                                            ; preds = %forcond
   %25 = load i64, ptr %planned, align 8
   %26 = trunc i64 %25 to i32
   %27 = load i32, ptr %most, align 4
-  %28 = call i32 @"$smaller.715"(i32 %26, i32 %27)
+  %28 = call i32 @"$smaller.716"(i32 %26, i32 %27)
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -78067,7 +78324,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.714"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.715"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -78084,7 +78341,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.715"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.716"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -78907,7 +79164,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.716", i32 193, ptr @"$string.717")
+  call void @"$check.fail"(ptr @"$string.717", i32 193, ptr @"$string.718")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -79243,7 +79500,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.718")
+  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.719")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -79547,7 +79804,7 @@ then:                                             ; preds = %and.lhs.true
   %32 = getelementptr %39, ptr %31, i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   %34 = call i32 @"$StepPlan.room"(ptr %33)
-  %35 = call i32 @"$smaller.715"(i32 %30, i32 %34)
+  %35 = call i32 @"$smaller.716"(i32 %30, i32 %34)
   %36 = call i32 @"$Scheduler.piece_of"(ptr %24, i32 %27, i32 %35)
   store i32 %36, ptr %num_tokens, align 4
   %37 = load i32, ptr %num_tokens, align 4
@@ -80202,7 +80459,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.36", i32 143, ptr @"$string.719")
+  call void @"$check.fail"(ptr @"$string.36", i32 143, ptr @"$string.720")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -80976,7 +81233,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.721"(ptr @"<global>.101")
+  call void @"$Vector.free.722"(ptr @"<global>.101")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -80987,7 +81244,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.721"(ptr %0) {
+define internal void @"$Vector.free.722"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -80999,12 +81256,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.722"(ptr %7)
+  call void @"$Vector.init.723"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.722"(ptr %0) {
+define internal void @"$Vector.init.723"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81521,15 +81778,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.723"(ptr %41)
+  call void @"$Vector.free.724"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.723"(ptr %44)
+  call void @"$Vector.free.724"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.723"(ptr %47)
+  call void @"$Vector.free.724"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -81631,7 +81888,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.723"(ptr %0) {
+define internal void @"$Vector.free.724"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81643,12 +81900,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.724"(ptr %7)
+  call void @"$Vector.init.725"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.724"(ptr %0) {
+define internal void @"$Vector.init.725"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81698,19 +81955,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.725"(ptr %26)
+  call void @"$Vector.free.726"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.723"(ptr %29)
+  call void @"$Vector.free.724"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.723"(ptr %32)
+  call void @"$Vector.free.724"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.723"(ptr %35)
+  call void @"$Vector.free.724"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -81718,11 +81975,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.727"(ptr %41)
+  call void @"$Vector.free.728"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.727"(ptr %44)
+  call void @"$Vector.free.728"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -81777,12 +82034,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.723"(ptr %28)
+  call void @"$Vector.free.724"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.725"(ptr %0) {
+define internal void @"$Vector.free.726"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81794,12 +82051,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.726"(ptr %7)
+  call void @"$Vector.init.727"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.726"(ptr %0) {
+define internal void @"$Vector.init.727"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81815,7 +82072,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.727"(ptr %0) {
+define internal void @"$Vector.free.728"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81827,12 +82084,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.728"(ptr %7)
+  call void @"$Vector.init.729"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.728"(ptr %0) {
+define internal void @"$Vector.init.729"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83252,7 +83509,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.772", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.773", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -83301,7 +83558,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.729")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.730")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -83347,7 +83604,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.730")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.731")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -83467,7 +83724,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.771")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.772")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -83803,7 +84060,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.731", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.732", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -84055,7 +84312,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 23
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.732", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.733", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -84206,7 +84463,7 @@ then5:                                            ; preds = %then
   %90 = getelementptr [1024 x i8], ptr %89, i32 0, i32 0
   %91 = getelementptr i8, ptr %90, i64 0
   %92 = load i32, ptr %world_size, align 4
-  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.733", i32 %92)
+  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.734", i32 %92)
   %94 = load ptr, ptr %target, align 8
   %95 = getelementptr %5, ptr %94, i32 0, i32 0
   %96 = getelementptr [1024 x i8], ptr %95, i32 0, i32 0
@@ -84400,7 +84657,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.734", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.735", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -84465,7 +84722,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.735", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.736", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -85045,7 +85302,7 @@ forcond:                                          ; preds = %merge13, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %16, ptr @"$string.736", i32 -1)
+  call void @"$Rank.enter"(ptr %16, ptr @"$string.737", i32 -1)
   %17 = load %4, ptr %9, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load ptr, ptr %self, align 8
@@ -85087,7 +85344,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %43 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %43, ptr @"$string.736", i32 -1)
+  call void @"$Rank.enter"(ptr %43, ptr @"$string.737", i32 -1)
   %44 = load %4, ptr %7, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %self, align 8
@@ -85129,7 +85386,7 @@ else5:                                            ; preds = %merge1
 
 merge3:                                           ; preds = %else5, %dead6
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.736", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.737", i32 -1)
   %71 = load %4, ptr %5, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85171,7 +85428,7 @@ else10:                                           ; preds = %merge3
 
 merge8:                                           ; preds = %else10, %dead11
   %97 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %97, ptr @"$string.736", i32 -1)
+  call void @"$Rank.enter"(ptr %97, ptr @"$string.737", i32 -1)
   %98 = load %4, ptr %3, align 1
   %99 = load ptr, ptr %self, align 8
   %100 = load ptr, ptr %self, align 8
@@ -85287,7 +85544,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %31, align 8
   %33 = call i64 @"$RankBuffers.bind"(ptr %29, ptr %shape, ptr %32)
   %34 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %34, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %34, ptr @"$string.739", i32 -1)
   %35 = load %4, ptr %10, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load ptr, ptr %self, align 8
@@ -85341,7 +85598,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.739", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.740", i32 -1)
   %71 = load %4, ptr %8, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85396,7 +85653,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %101 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %101, ptr @"$string.740", i32 -1)
+  call void @"$Rank.enter"(ptr %101, ptr @"$string.741", i32 -1)
   %102 = load %4, ptr %6, align 1
   %103 = load ptr, ptr %self, align 8
   %104 = load ptr, ptr %self, align 8
@@ -85500,7 +85757,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.737", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.738", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -85682,7 +85939,7 @@ entry:
   %31 = getelementptr %199, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.741", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.742", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -85978,7 +86235,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %65, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.753", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.754", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -86254,7 +86511,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.743", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.744", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -86318,18 +86575,18 @@ entry:
   %4 = load ptr, ptr %c, align 8
   %5 = getelementptr %11, ptr %4, i32 0, i32 6
   %6 = load i32, ptr %5, align 4
-  %7 = call i32 @"$greater.742"(i32 %3, i32 %6)
+  %7 = call i32 @"$greater.743"(i32 %3, i32 %6)
   %8 = load ptr, ptr %c, align 8
   %9 = getelementptr %11, ptr %8, i32 0, i32 18
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$greater.742"(i32 %7, i32 %10)
+  %11 = call i32 @"$greater.743"(i32 %7, i32 %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$greater.742"(i32 %0, i32 %1) {
+define internal i32 @"$greater.743"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -86628,7 +86885,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.744", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.745", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -86739,7 +86996,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.745")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.746")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -87350,14 +87607,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.746"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.747"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.746"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.747"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -87517,7 +87774,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %88, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.749"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.750"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -87850,7 +88107,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.747", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.748", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -88153,7 +88410,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.748", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.749", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -88274,7 +88531,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.749"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.750"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88284,7 +88541,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.750"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.751"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -88383,14 +88640,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %174, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.750"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.751"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -88916,7 +89173,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).751"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -88993,7 +89250,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).751"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -89068,7 +89325,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -89422,7 +89679,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %153, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.754", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.755", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -89798,7 +90055,7 @@ then2:                                            ; preds = %then
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
   %71 = getelementptr i8, ptr %70, i64 0
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.755")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.756")
   %73 = load ptr, ptr %target, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -90152,7 +90409,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.756", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.757", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -90234,7 +90491,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.758", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.759", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -90326,7 +90583,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.757", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.758", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -90393,7 +90650,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.757", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.758", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -90776,7 +91033,7 @@ merge2:                                           ; preds = %else4, %dead5
   %26 = load i32, ptr %rows, align 4
   %27 = mul i32 4, %26
   %28 = load i32, ptr %most, align 4
-  %29 = call i32 @"$smaller.759"(i32 %27, i32 %28)
+  %29 = call i32 @"$smaller.760"(i32 %27, i32 %28)
   store i32 %29, ptr %rows, align 4
   br label %condition
 
@@ -90800,18 +91057,18 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %32, ptr %8, i32 0, i32 3
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.759"(i32 %7, i32 %10)
+  %11 = call i32 @"$smaller.760"(i32 %7, i32 %10)
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %32, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
-  %15 = call i32 @"$smaller.759"(i32 %11, i32 %14)
+  %15 = call i32 @"$smaller.760"(i32 %11, i32 %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.759"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.760"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -91017,7 +91274,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.760", i32 15, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.761", i32 15, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -91127,12 +91384,12 @@ entry:
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = call i32 @"$Measuring.most_rows"(ptr %2)
-  %4 = call i32 @"$smaller.759"(i32 16, i32 %3)
+  %4 = call i32 @"$smaller.760"(i32 16, i32 %3)
   store i32 %4, ptr %rows, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %213, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
-  %8 = call i32 @"$smaller.759"(i32 4096, i32 %7)
+  %8 = call i32 @"$smaller.760"(i32 4096, i32 %7)
   %9 = sub i32 %8, 1
   store i32 %9, ptr %position, align 4
   %10 = load ptr, ptr %self, align 8
@@ -91264,10 +91521,10 @@ entry:
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %213, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
-  %12 = call i32 @"$smaller.759"(i32 %8, i32 %11)
+  %12 = call i32 @"$smaller.760"(i32 %8, i32 %11)
   store i32 %12, ptr %most, align 4
   %13 = load i32, ptr %most, align 4
-  %14 = call i32 @"$smaller.759"(i32 16, i32 %13)
+  %14 = call i32 @"$smaller.760"(i32 16, i32 %13)
   store i32 %14, ptr %num_tokens, align 4
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %213, ptr %15, i32 0, i32 5
@@ -91288,7 +91545,7 @@ whilebody:                                        ; preds = %condition
   br i1 %23, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %whilebody
-  call void @"$check.fail"(ptr @"$string.760", i32 91, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.761", i32 91, ptr @"$string.13")
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -91426,7 +91683,7 @@ merge9:                                           ; preds = %else11, %dead13
   %104 = load i32, ptr %num_tokens, align 4
   %105 = call i32 @"$next_prompt"(i32 %104)
   %106 = load i32, ptr %most, align 4
-  %107 = call i32 @"$smaller.759"(i32 %105, i32 %106)
+  %107 = call i32 @"$smaller.760"(i32 %105, i32 %106)
   store i32 %107, ptr %num_tokens, align 4
   br label %condition
 
@@ -91449,14 +91706,14 @@ entry:
   store ptr %5, ptr %shape, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = call i32 @"$Measuring.most_rows"(ptr %6)
-  %8 = call i32 @"$smaller.759"(i32 16, i32 %7)
+  %8 = call i32 @"$smaller.760"(i32 16, i32 %7)
   store i32 %8, ptr %rows, align 4
   %9 = load i32, ptr %rows, align 4
   %10 = load ptr, ptr %shape, align 8
   %11 = getelementptr %32, ptr %10, i32 0, i32 1
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
-  %14 = call i32 @"$smaller.759"(i32 %9, i32 %13)
+  %14 = call i32 @"$smaller.760"(i32 %9, i32 %13)
   store i32 %14, ptr %rows, align 4
   %15 = load i32, ptr %rows, align 4
   %16 = load ptr, ptr %shape, align 8
@@ -91464,7 +91721,7 @@ entry:
   %18 = load i32, ptr %17, align 4
   %19 = load i32, ptr %num_tokens, align 4
   %20 = sub i32 %18, %19
-  %21 = call i32 @"$smaller.759"(i32 %15, i32 %20)
+  %21 = call i32 @"$smaller.760"(i32 %15, i32 %20)
   ret i32 %21
 
 dead:                                             ; No predecessors!
@@ -91544,7 +91801,7 @@ entry:
   %15 = getelementptr %214, ptr %14, i32 0, i32 1
   %16 = load i32, ptr %15, align 4
   %17 = sub i32 %13, %16
-  %18 = call i32 @"$smaller.759"(i32 4096, i32 %17)
+  %18 = call i32 @"$smaller.760"(i32 4096, i32 %17)
   store i32 %18, ptr %position, align 4
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %level, align 8
@@ -91731,7 +91988,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.755")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.756")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -92040,7 +92297,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.761"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.762"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -92052,7 +92309,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.761"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.762"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -92064,7 +92321,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.761"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.762"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -92086,7 +92343,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.762", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.763", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -92137,7 +92394,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.763", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.764", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -92191,7 +92448,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.761"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.762"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92513,7 +92770,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %47, ptr %41, i32 0, i32 11
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.764", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.765", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -92628,7 +92885,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.770", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.771", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -92703,7 +92960,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.765", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.766", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -92881,7 +93138,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.766", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.767", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -93098,7 +93355,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.767", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.768", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -93142,7 +93399,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.763", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.764", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -93229,7 +93486,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.761"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.762"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -93241,7 +93498,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.769"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.770"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -93259,7 +93516,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.769"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.770"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -93271,7 +93528,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.761"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.762"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -93283,7 +93540,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.761"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.762"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -93295,7 +93552,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.761"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.762"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -93308,7 +93565,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.768"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.769"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -93320,7 +93577,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.761"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.762"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -93332,7 +93589,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.761"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.762"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -93344,7 +93601,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.761"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.762"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -93353,7 +93610,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.768"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.769"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93452,7 +93709,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.769"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.770"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93592,24 +93849,24 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5418" = alloca ptr, align 8
-  %"$5417" = alloca i64, align 8
+  %"$5431" = alloca ptr, align 8
+  %"$5430" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5417", align 8
-  store ptr %2, ptr %"$5418", align 8
+  store i64 %1, ptr %"$5430", align 8
+  store ptr %2, ptr %"$5431", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5417", align 8
-  %6 = load ptr, ptr %"$5418", align 8
-  %7 = call i32 @"$Loop.cancel.773"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5430", align 8
+  %6 = load ptr, ptr %"$5431", align 8
+  %7 = call i32 @"$Loop.cancel.774"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.773"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.774"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -93620,14 +93877,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.774"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.775"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.774"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.775"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -93649,11 +93906,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %12)
+  call void @"$Loop.lock.776"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.776"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.777"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -93663,7 +93920,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %21)
+  call void @"$Loop.unlock.778"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -93725,7 +93982,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %216, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %50)
+  call void @"$Loop.unlock.778"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -93733,7 +93990,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.775"(ptr %0) {
+define internal void @"$Loop.lock.776"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -93743,7 +94000,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.776"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.777"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -93810,7 +94067,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.777"(ptr %0) {
+define internal void @"$Loop.unlock.778"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -93850,7 +94107,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %215, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.778"(ptr %14)
+  call void @"$Loop.free.779"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %215, ptr %16, i32 0, i32 1
@@ -93867,7 +94124,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.778"(ptr %0) {
+define internal void @"$Loop.free.779"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -93903,7 +94160,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.779"(ptr %19)
+  call void @"$Loop.stop.780"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %216, ptr %21, i32 0, i32 17
@@ -93938,15 +94195,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %216, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.723"(ptr %41)
+  call void @"$Vector.free.724"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.723"(ptr %44)
+  call void @"$Vector.free.724"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %216, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.723"(ptr %47)
+  call void @"$Vector.free.724"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %216, ptr %49, i32 0, i32 3
@@ -94000,7 +94257,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.779"(ptr %0) {
+define internal void @"$Loop.stop.780"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94025,7 +94282,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %9)
+  call void @"$Loop.lock.776"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %216, ptr %11, i32 0, i32 11
@@ -94034,7 +94291,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %216, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %16)
+  call void @"$Loop.unlock.778"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 9
@@ -94085,30 +94342,30 @@ entry:
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$5448" = alloca ptr, align 8
-  %"$5447" = alloca ptr, align 8
-  %"$5446" = alloca i32, align 4
-  %"$5445" = alloca ptr, align 8
+  %"$5461" = alloca ptr, align 8
+  %"$5460" = alloca ptr, align 8
+  %"$5459" = alloca i32, align 4
+  %"$5458" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5445", align 8
-  store i32 %2, ptr %"$5446", align 4
-  store ptr %3, ptr %"$5447", align 8
-  store ptr %4, ptr %"$5448", align 8
+  store ptr %1, ptr %"$5458", align 8
+  store i32 %2, ptr %"$5459", align 4
+  store ptr %3, ptr %"$5460", align 8
+  store ptr %4, ptr %"$5461", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5445", align 8
-  %8 = load i32, ptr %"$5446", align 4
-  %9 = load ptr, ptr %"$5447", align 8
-  %10 = load ptr, ptr %"$5448", align 8
-  %11 = call i32 @"$Loop.decode_step.780"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5458", align 8
+  %8 = load i32, ptr %"$5459", align 4
+  %9 = load ptr, ptr %"$5460", align 8
+  %10 = load ptr, ptr %"$5461", align 8
+  %11 = call i32 @"$Loop.decode_step.781"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.780"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.781"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94143,17 +94400,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.781"(ptr %14)
+  call void @"$Loop.enter_turn.782"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.787"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.788"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.799"(ptr %22)
+  call void @"$Loop.leave_turn.800"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -94162,7 +94419,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.781"(ptr %0) {
+define internal void @"$Loop.enter_turn.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94173,12 +94430,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.782"(ptr %6)
+  call void @"$Loop.land.783"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.782"(ptr %0) {
+define internal void @"$Loop.land.783"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94192,7 +94449,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.783"(ptr %6)
+  call void @"$Loop.sample.784"(ptr %6)
   %7 = load %4, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 3
@@ -94247,7 +94504,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
   %40 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.786"(ptr %39, i64 %40)
+  call void @"$Loop.record_step.787"(ptr %39, i64 %40)
   %41 = load %4, ptr %3, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %216, ptr %42, i32 0, i32 3
@@ -94279,7 +94536,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$Loop.sample.783"(ptr %0) {
+define internal void @"$Loop.sample.784"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94310,7 +94567,7 @@ merge:                                            ; preds = %else, %dead
   %11 = getelementptr i8, ptr %10, i64 0
   store i8 0, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = call i32 @"$Loop.sample_launched.784"(ptr %12, ptr %message)
+  %13 = call i32 @"$Loop.sample_launched.785"(ptr %12, ptr %message)
   store i32 %13, ptr %code, align 4
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %216, ptr %14, i32 0, i32 35
@@ -94345,7 +94602,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.sample_launched.784"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.sample_launched.785"(ptr %0, ptr %1) {
 entry:
   %code4 = alloca i32, align 4
   %begin = alloca i64, align 8
@@ -94395,13 +94652,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %20)
+  call void @"$Loop.lock.776"(ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.785"(ptr %22)
+  call void @"$Loop.take_masks.786"(ptr %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %24)
+  call void @"$Loop.unlock.778"(ptr %24)
   %25 = load %4, ptr %3, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 3
@@ -94493,7 +94750,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.take_masks.785"(ptr %0) {
+define internal void @"$Loop.take_masks.786"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -95224,7 +95481,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.786"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.787"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -95278,14 +95535,14 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %33 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %33)
+  call void @"$Loop.lock.776"(ptr %33)
   %34 = load %4, ptr %4, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %216, ptr %35, i32 0, i32 39
   call void @"$StepRing.push"(ptr %36, ptr %step)
   %37 = load %4, ptr %3, align 1
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %38)
+  call void @"$Loop.unlock.778"(ptr %38)
   %39 = load %4, ptr %2, align 1
   ret void
 }
@@ -95313,7 +95570,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.787"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.788"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -95333,7 +95590,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.788"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.789"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -95355,7 +95612,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.790"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.791"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -95408,7 +95665,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.791"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.792"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -95438,7 +95695,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.794"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.795"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -95472,7 +95729,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.794"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.795"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -95498,7 +95755,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.788"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.789"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95508,14 +95765,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %4)
+  call void @"$Loop.lock.776"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.789"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.790"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %9)
+  call void @"$Loop.unlock.778"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -95524,7 +95781,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.789"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.790"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95585,7 +95842,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.790"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.791"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -95719,7 +95976,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.791"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.792"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -95736,12 +95993,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.792"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.793"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.793"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.794"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -95794,7 +96051,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.792"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.793"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -95826,7 +96083,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.793"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.794"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95897,7 +96154,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.794"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.795"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -95955,7 +96212,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.795"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.796"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -95995,14 +96252,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.798"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.799"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.795"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.796"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -96050,7 +96307,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.797"(ptr %26)
+  call void @"$Loop.check_ranks.798"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -96215,7 +96472,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %217, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.796", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.797", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -96834,7 +97091,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.797"(ptr %0) {
+define internal void @"$Loop.check_ranks.798"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96878,13 +97135,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %24)
+  call void @"$Loop.lock.776"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %28)
+  call void @"$Loop.unlock.778"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -96895,7 +97152,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.798"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.799"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96970,7 +97227,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.799"(ptr %0) {
+define internal void @"$Loop.leave_turn.800"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -96978,10 +97235,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.800"(ptr %4)
+  call void @"$Loop.publish.801"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.807"(ptr %6)
+  call void @"$Loop.wake.808"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 5
@@ -96990,7 +97247,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.800"(ptr %0) {
+define internal void @"$Loop.publish.801"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97024,27 +97281,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %17)
+  call void @"$Loop.lock.776"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.801"(ptr %19)
+  call void @"$Loop.publish_events.802"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.803"(ptr %21)
+  call void @"$Loop.remove_ended.804"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.804"(ptr %23)
+  call void @"$Loop.publish_outputs.805"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.805"(ptr %25)
+  call void @"$Loop.publish_counters.806"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i64 @"$Loop.next_wake.806"(ptr %27)
+  %28 = call i64 @"$Loop.next_wake.807"(ptr %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %216, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %31)
+  call void @"$Loop.unlock.778"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -97084,7 +97341,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.801"(ptr %0) {
+define internal void @"$Loop.publish_events.802"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97164,7 +97421,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.802"(ptr %54)
+  call void @"$Loop.announce.803"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97175,7 +97432,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.802"(ptr %0) {
+define internal void @"$Loop.announce.803"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97191,7 +97448,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.803"(ptr %0) {
+define internal void @"$Loop.remove_ended.804"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97246,7 +97503,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.804"(ptr %0) {
+define internal void @"$Loop.publish_outputs.805"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -97290,7 +97547,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.805"(ptr %0) {
+define internal void @"$Loop.publish_counters.806"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -97391,7 +97648,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$Loop.next_wake.806"(ptr %0) {
+define internal i64 @"$Loop.next_wake.807"(ptr %0) {
 entry:
   %deadline = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97445,14 +97702,14 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.wake.807"(ptr %0) {
+define internal void @"$Loop.wake.808"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %3)
+  call void @"$Loop.lock.776"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
@@ -97461,7 +97718,7 @@ entry:
   %8 = getelementptr %216, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %10)
+  call void @"$Loop.unlock.778"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -97531,14 +97788,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5457" = alloca ptr, align 8
+  %"$5470" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5457", align 8
+  store ptr %1, ptr %"$5470", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5457", align 8
-  call void @"$Loop.free_state.808"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5470", align 8
+  call void @"$Loop.free_state.809"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -97546,7 +97803,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.808"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.809"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97556,19 +97813,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.781"(ptr %5)
+  call void @"$Loop.enter_turn.782"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.809"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.810"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.799"(ptr %10)
+  call void @"$Loop.leave_turn.800"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.809"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.810"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97602,14 +97859,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5433" = alloca ptr, align 8
+  %"$5446" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5433", align 8
+  store ptr %1, ptr %"$5446", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5433", align 8
-  call void @"$Loop.info.810"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5446", align 8
+  call void @"$Loop.info.811"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -97617,7 +97874,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.810"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.811"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -97627,7 +97884,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %4)
+  call void @"$Loop.lock.776"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %216, ptr %6, i32 0, i32 26
@@ -97789,7 +98046,7 @@ merge:                                            ; preds = %else, %then
   %132 = getelementptr %194, ptr %131, i32 0, i32 50
   store i64 %130, ptr %132, align 8
   %133 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %133)
+  call void @"$Loop.unlock.778"(ptr %133)
   %134 = load %4, ptr %2, align 1
   ret void
 }
@@ -97835,7 +98092,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.811"(ptr %3)
+  call void @"$Loop.iterate.812"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -97843,7 +98100,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.811"(ptr %0) {
+define internal void @"$Loop.iterate.812"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97855,14 +98112,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = call zeroext i1 @"$Loop.has_pending_orders.812"(ptr %8)
+  %9 = call zeroext i1 @"$Loop.has_pending_orders.813"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.782"(ptr %12)
+  call void @"$Loop.land.783"(ptr %12)
   %13 = load %4, ptr %7, align 1
   br label %merge
 
@@ -97871,10 +98128,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.813"(ptr %14)
+  call void @"$Loop.take_orders.814"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.797"(ptr %16)
+  call void @"$Loop.check_ranks.798"(ptr %16)
   %17 = load %4, ptr %5, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 3
@@ -97885,27 +98142,27 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.resume_launched.816"(ptr %23)
+  call void @"$Loop.resume_launched.817"(ptr %23)
   %24 = load %4, ptr %4, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.820"(ptr %25)
+  call void @"$Loop.make_step.821"(ptr %25)
   %26 = load %4, ptr %3, align 1
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.797"(ptr %27)
+  call void @"$Loop.check_ranks.798"(ptr %27)
   %28 = load %4, ptr %2, align 1
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.800"(ptr %29)
+  call void @"$Loop.publish.801"(ptr %29)
   %30 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.812"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.813"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -97913,14 +98170,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %3)
+  call void @"$Loop.lock.776"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %8)
+  call void @"$Loop.unlock.778"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -97930,7 +98187,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.813"(ptr %0) {
+define internal void @"$Loop.take_orders.814"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97947,7 +98204,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 20
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %11)
+  call void @"$Loop.lock.776"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %216, ptr %13, i32 0, i32 17
@@ -98002,7 +98259,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.100"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.785"(ptr %51)
+  call void @"$Loop.take_masks.786"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %216, ptr %53, i32 0, i32 13
@@ -98012,7 +98269,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.814"(ptr %57)
+  call void @"$Loop.obey_all.815"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -98021,7 +98278,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %59)
+  call void @"$Loop.unlock.778"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -98034,7 +98291,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.814"(ptr %0) {
+define internal void @"$Loop.obey_all.815"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -98065,7 +98322,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.815"(ptr %12, ptr %19)
+  call void @"$Loop.obey.816"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -98078,7 +98335,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.815"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.816"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98152,7 +98409,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal void @"$Loop.resume_launched.816"(ptr %0) {
+define internal void @"$Loop.resume_launched.817"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98161,7 +98418,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = call zeroext i1 @"$Loop.waits_for_masks.817"(ptr %5)
+  %6 = call zeroext i1 @"$Loop.waits_for_masks.818"(ptr %5)
   %7 = zext i1 %6 to i8
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
@@ -98186,23 +98443,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.783"(ptr %17)
+  call void @"$Loop.sample.784"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = call zeroext i1 @"$Loop.lands_at_once.819"(ptr %19)
+  %20 = call zeroext i1 @"$Loop.lands_at_once.820"(ptr %19)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.782"(ptr %23)
+  call void @"$Loop.land.783"(ptr %23)
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.820"(ptr %25)
+  call void @"$Loop.make_step.821"(ptr %25)
   %26 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -98210,7 +98467,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Loop.waits_for_masks.817"(ptr %0) {
+define internal zeroext i1 @"$Loop.waits_for_masks.818"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98261,7 +98518,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead4
   %19 = load ptr, ptr %self, align 8
   %20 = load i64, ptr %now, align 8
-  call void @"$Loop.find_due.818"(ptr %19, i64 %20)
+  call void @"$Loop.find_due.819"(ptr %19, i64 %20)
   %21 = load %4, ptr %1, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %216, ptr %22, i32 0, i32 34
@@ -98299,7 +98556,7 @@ dead5:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.find_due.818"(ptr %0, i64 %1) {
+define internal void @"$Loop.find_due.819"(ptr %0, i64 %1) {
 entry:
   %forward_ns = alloca i64, align 8
   %now = alloca i64, align 8
@@ -98356,7 +98613,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %34, label %then, label %else
 }
 
-define internal zeroext i1 @"$Loop.lands_at_once.819"(ptr %0) {
+define internal zeroext i1 @"$Loop.lands_at_once.820"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -98394,7 +98651,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.make_step.820"(ptr %0) {
+define internal void @"$Loop.make_step.821"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %has_step = alloca i8, align 1
@@ -98414,7 +98671,7 @@ entry:
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %was_in_flight, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = call zeroext i1 @"$Loop.plan.821"(ptr %11)
+  %12 = call zeroext i1 @"$Loop.plan.822"(ptr %11)
   %13 = zext i1 %12 to i8
   store i8 %13, ptr %has_step, align 1
   %14 = load i8, ptr %has_step, align 1
@@ -98442,7 +98699,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = load ptr, ptr %self, align 8
   %30 = load i8, ptr %has_step, align 1
   %31 = icmp ne i8 %30, 0
-  call void @"$Loop.advance_planned.822"(ptr %29, i1 zeroext %31)
+  call void @"$Loop.advance_planned.823"(ptr %29, i1 zeroext %31)
   %32 = load %4, ptr %1, align 1
   ret void
 
@@ -98460,7 +98717,7 @@ or.lhs.false1:                                    ; preds = %entry
   br i1 %39, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.plan.821"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.822"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -98503,7 +98760,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.822"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.823"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98514,7 +98771,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.823"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.824"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -98535,13 +98792,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.828"(ptr %16)
+  call void @"$Loop.execute.829"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.782"(ptr %18)
+  call void @"$Loop.land.783"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -98549,7 +98806,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.823"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.824"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98611,7 +98868,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.824"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.825"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -98692,7 +98949,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.826"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.827"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -98773,7 +99030,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.827"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.828"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -98825,7 +99082,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.824"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.825"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -99069,7 +99326,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %217, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.825", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.826", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -99120,7 +99377,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.826"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.827"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -99241,7 +99498,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.827"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.828"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -99433,7 +99690,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.828"(ptr %0) {
+define internal void @"$Loop.execute.829"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99450,7 +99707,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.829"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.830"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -99471,7 +99728,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.782"(ptr %23)
+  call void @"$Loop.land.783"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -99527,14 +99784,14 @@ merge1:                                           ; preds = %else3, %dead
   %54 = getelementptr %216, ptr %53, i32 0, i32 31
   store i64 %52, ptr %54, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = call zeroext i1 @"$Loop.lands_at_once.819"(ptr %55)
+  %56 = call zeroext i1 @"$Loop.lands_at_once.820"(ptr %55)
   %57 = zext i1 %56 to i8
   %58 = trunc i8 %57 to i1
   br i1 %58, label %and.lhs.true7, label %else6
 
 then5:                                            ; preds = %and.lhs.true7
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.782"(ptr %59)
+  call void @"$Loop.land.783"(ptr %59)
   %60 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -99553,7 +99810,7 @@ and.lhs.true7:                                    ; preds = %merge1
   br i1 %65, label %else6, label %then5
 }
 
-define internal i32 @"$Loop.launch.829"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.830"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -99632,7 +99889,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.830"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.831"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -99647,7 +99904,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.830"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.831"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -99854,7 +100111,7 @@ merge:                                            ; preds = %else, %then
   %105 = load ptr, ptr %self, align 8
   %106 = getelementptr %215, ptr %105, i32 0, i32 1
   %107 = load ptr, ptr %message, align 8
-  %108 = call i32 @"$Loop.init.831"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
+  %108 = call i32 @"$Loop.init.832"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
   store i32 %108, ptr %code, align 4
   %109 = load ptr, ptr %self, align 8
   %110 = getelementptr %215, ptr %109, i32 0, i32 4
@@ -100275,7 +100532,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.831"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.832"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -100333,7 +100590,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.832"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.833"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -100354,7 +100611,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.833"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.834"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -100374,7 +100631,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.805"(ptr %54)
+  call void @"$Loop.publish_counters.806"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -100382,7 +100639,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.832"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.833"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -100452,7 +100709,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %216, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.761"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.762"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -100464,7 +100721,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %216, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.761"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.762"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -100476,7 +100733,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %216, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.761"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.762"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -100498,7 +100755,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %216, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.762", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.763", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -100549,7 +100806,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.763", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.764", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -100577,7 +100834,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.833"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.834"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -100681,27 +100938,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5429" = alloca ptr, align 8
-  %"$5428" = alloca i32, align 4
-  %"$5427" = alloca ptr, align 8
+  %"$5442" = alloca ptr, align 8
+  %"$5441" = alloca i32, align 4
+  %"$5440" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5427", align 8
-  store i32 %2, ptr %"$5428", align 4
-  store ptr %3, ptr %"$5429", align 8
+  store ptr %1, ptr %"$5440", align 8
+  store i32 %2, ptr %"$5441", align 4
+  store ptr %3, ptr %"$5442", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5427", align 8
-  %7 = load i32, ptr %"$5428", align 4
-  %8 = load ptr, ptr %"$5429", align 8
-  %9 = call i32 @"$Loop.poll.834"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5440", align 8
+  %7 = load i32, ptr %"$5441", align 4
+  %8 = load ptr, ptr %"$5442", align 8
+  %9 = call i32 @"$Loop.poll.835"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.834"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.835"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -100752,7 +101009,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %22)
+  call void @"$Loop.lock.776"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %216, ptr %24, i32 0, i32 21
@@ -100785,7 +101042,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %216, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %44)
+  call void @"$Loop.unlock.778"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -100795,24 +101052,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5421" = alloca ptr, align 8
-  %"$5420" = alloca i64, align 8
+  %"$5434" = alloca ptr, align 8
+  %"$5433" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5420", align 8
-  store ptr %2, ptr %"$5421", align 8
+  store i64 %1, ptr %"$5433", align 8
+  store ptr %2, ptr %"$5434", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5420", align 8
-  %6 = load ptr, ptr %"$5421", align 8
-  %7 = call i32 @"$Loop.preempt.835"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5433", align 8
+  %6 = load ptr, ptr %"$5434", align 8
+  %7 = call i32 @"$Loop.preempt.836"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.835"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.836"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -100823,7 +101080,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.774"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.775"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -100832,29 +101089,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5443" = alloca ptr, align 8
-  %"$5442" = alloca ptr, align 8
-  %"$5441" = alloca ptr, align 8
-  %"$5440" = alloca i8, align 1
-  %"$5439" = alloca i32, align 4
-  %"$5438" = alloca ptr, align 8
+  %"$5456" = alloca ptr, align 8
+  %"$5455" = alloca ptr, align 8
+  %"$5454" = alloca ptr, align 8
+  %"$5453" = alloca i8, align 1
+  %"$5452" = alloca i32, align 4
+  %"$5451" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5438", align 8
-  store i32 %2, ptr %"$5439", align 4
+  store ptr %1, ptr %"$5451", align 8
+  store i32 %2, ptr %"$5452", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5440", align 1
-  store ptr %4, ptr %"$5441", align 8
-  store ptr %5, ptr %"$5442", align 8
-  store ptr %6, ptr %"$5443", align 8
+  store i8 %7, ptr %"$5453", align 1
+  store ptr %4, ptr %"$5454", align 8
+  store ptr %5, ptr %"$5455", align 8
+  store ptr %6, ptr %"$5456", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5438", align 8
-  %11 = load i32, ptr %"$5439", align 4
-  %12 = load i8, ptr %"$5440", align 1
-  %13 = load ptr, ptr %"$5441", align 8
-  %14 = load ptr, ptr %"$5442", align 8
-  %15 = load ptr, ptr %"$5443", align 8
+  %10 = load ptr, ptr %"$5451", align 8
+  %11 = load i32, ptr %"$5452", align 4
+  %12 = load i8, ptr %"$5453", align 1
+  %13 = load ptr, ptr %"$5454", align 8
+  %14 = load ptr, ptr %"$5455", align 8
+  %15 = load ptr, ptr %"$5456", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -100924,7 +101181,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.836")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.837")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -100949,7 +101206,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.781"(ptr %38)
+  call void @"$Loop.enter_turn.782"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -100962,7 +101219,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.799"(ptr %49)
+  call void @"$Loop.leave_turn.800"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -100999,7 +101256,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.788"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.789"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -101019,7 +101276,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.837"(ptr noalias sret(%188) %8, ptr %18)
+  call void @"$Loop.limits.838"(ptr noalias sret(%188) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -101107,7 +101364,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.809"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.810"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -101128,7 +101385,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.837"(ptr noalias sret(%188) %0, ptr %1) {
+define internal void @"$Loop.limits.838"(ptr noalias sret(%188) %0, ptr %1) {
 entry:
   %2 = alloca %188, align 8
   %3 = alloca %220, align 8
@@ -101248,7 +101505,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %216, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.838", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.839", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -101327,7 +101584,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %216, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.839", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.840", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -101400,7 +101657,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.791"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.792"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -101593,7 +101850,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.795"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.796"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -101650,7 +101907,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.798"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.799"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -101674,7 +101931,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.840"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.841"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %216, ptr %12, i32 0, i32 2
@@ -101691,7 +101948,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %216, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.840"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.841"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -101710,7 +101967,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.840"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.841"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -101725,7 +101982,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.840"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.841"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -101747,24 +102004,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5436" = alloca ptr, align 8
-  %"$5435" = alloca i32, align 4
+  %"$5449" = alloca ptr, align 8
+  %"$5448" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5435", align 4
-  store ptr %2, ptr %"$5436", align 8
+  store i32 %1, ptr %"$5448", align 4
+  store ptr %2, ptr %"$5449", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5435", align 4
-  %6 = load ptr, ptr %"$5436", align 8
-  %7 = call i32 @"$Loop.resize_pool.841"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5448", align 4
+  %6 = load ptr, ptr %"$5449", align 8
+  %7 = call i32 @"$Loop.resize_pool.842"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.841"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.842"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -101795,15 +102052,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.781"(ptr %12)
+  call void @"$Loop.enter_turn.782"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.842"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.843"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.799"(ptr %18)
+  call void @"$Loop.leave_turn.800"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -101812,7 +102069,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.842"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.843"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -101830,7 +102087,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.843"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.844"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -101900,7 +102157,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.823"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.824"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -101964,7 +102221,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.843"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.844"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -101976,12 +102233,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %5)
+  call void @"$Loop.lock.776"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.844"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.845"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -102002,7 +102259,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %19)
+  call void @"$Loop.unlock.778"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -102022,7 +102279,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.844"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.845"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -102203,7 +102460,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.789"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.790"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -102225,14 +102482,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.845"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.846"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.845"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.846"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -102427,28 +102684,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$5455" = alloca ptr, align 8
-  %"$5454" = alloca ptr, align 8
-  %"$5453" = alloca i32, align 4
-  %"$5452" = alloca ptr, align 8
-  %"$5451" = alloca ptr, align 8
-  %"$5450" = alloca i32, align 4
+  %"$5468" = alloca ptr, align 8
+  %"$5467" = alloca ptr, align 8
+  %"$5466" = alloca i32, align 4
+  %"$5465" = alloca ptr, align 8
+  %"$5464" = alloca ptr, align 8
+  %"$5463" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5450", align 4
-  store ptr %2, ptr %"$5451", align 8
-  store ptr %3, ptr %"$5452", align 8
-  store i32 %4, ptr %"$5453", align 4
-  store ptr %5, ptr %"$5454", align 8
-  store ptr %6, ptr %"$5455", align 8
+  store i32 %1, ptr %"$5463", align 4
+  store ptr %2, ptr %"$5464", align 8
+  store ptr %3, ptr %"$5465", align 8
+  store i32 %4, ptr %"$5466", align 4
+  store ptr %5, ptr %"$5467", align 8
+  store ptr %6, ptr %"$5468", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %215, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5450", align 4
-  %10 = load ptr, ptr %"$5451", align 8
-  %11 = load ptr, ptr %"$5452", align 8
-  %12 = load i32, ptr %"$5453", align 4
-  %13 = load ptr, ptr %"$5454", align 8
-  %14 = load ptr, ptr %"$5455", align 8
+  %9 = load i32, ptr %"$5463", align 4
+  %10 = load ptr, ptr %"$5464", align 8
+  %11 = load ptr, ptr %"$5465", align 8
+  %12 = load i32, ptr %"$5466", align 4
+  %13 = load ptr, ptr %"$5467", align 8
+  %14 = load ptr, ptr %"$5468", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -102495,7 +102752,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.781"(ptr %16)
+  call void @"$Loop.enter_turn.782"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -102507,7 +102764,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.799"(ptr %26)
+  call void @"$Loop.leave_turn.800"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -102545,7 +102802,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.788"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.789"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -102640,7 +102897,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.792"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.793"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -102651,7 +102908,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.793"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.794"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -102741,7 +102998,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.795"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.796"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -102982,7 +103239,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.846", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.847", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -103025,7 +103282,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.847", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.848", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103078,7 +103335,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.848", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.849", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -103148,7 +103405,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.849")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.850")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -103202,7 +103459,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.790"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.791"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -103266,7 +103523,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.850", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103331,7 +103588,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.791"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.792"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -103360,7 +103617,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.827"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.828"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -103674,7 +103931,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103727,7 +103984,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.852", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.853", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -103812,27 +104069,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5425" = alloca ptr, align 8
-  %"$5424" = alloca i32, align 4
-  %"$5423" = alloca ptr, align 8
+  %"$5438" = alloca ptr, align 8
+  %"$5437" = alloca i32, align 4
+  %"$5436" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5423", align 8
-  store i32 %2, ptr %"$5424", align 4
-  store ptr %3, ptr %"$5425", align 8
+  store ptr %1, ptr %"$5436", align 8
+  store i32 %2, ptr %"$5437", align 4
+  store ptr %3, ptr %"$5438", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5423", align 8
-  %7 = load i32, ptr %"$5424", align 4
-  %8 = load ptr, ptr %"$5425", align 8
-  %9 = call i32 @"$Loop.set_masks.853"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5436", align 8
+  %7 = load i32, ptr %"$5437", align 4
+  %8 = load ptr, ptr %"$5438", align 8
+  %9 = call i32 @"$Loop.set_masks.854"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.853"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.854"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -103909,19 +104166,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %38)
+  call void @"$Loop.lock.776"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.854"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.855"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %216, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %48)
+  call void @"$Loop.unlock.778"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -103930,7 +104187,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.854"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.855"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -103964,7 +104221,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %187, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.855"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.856"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -104022,7 +104279,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.855"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.856"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -104039,7 +104296,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %187, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.776"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.777"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -104092,7 +104349,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %187, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.856"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.857"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -104127,7 +104384,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.856"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.857"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -104300,27 +104557,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5415" = alloca ptr, align 8
-  %"$5414" = alloca ptr, align 8
-  %"$5413" = alloca ptr, align 8
+  %"$5428" = alloca ptr, align 8
+  %"$5427" = alloca ptr, align 8
+  %"$5426" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5413", align 8
-  store ptr %2, ptr %"$5414", align 8
-  store ptr %3, ptr %"$5415", align 8
+  store ptr %1, ptr %"$5426", align 8
+  store ptr %2, ptr %"$5427", align 8
+  store ptr %3, ptr %"$5428", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5413", align 8
-  %7 = load ptr, ptr %"$5414", align 8
-  %8 = load ptr, ptr %"$5415", align 8
-  %9 = call i32 @"$Loop.submit.857"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$5426", align 8
+  %7 = load ptr, ptr %"$5427", align 8
+  %8 = load ptr, ptr %"$5428", align 8
+  %9 = call i32 @"$Loop.submit.858"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.857"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.858"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -104345,13 +104602,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %13)
+  call void @"$Loop.lock.776"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.837"(ptr noalias sret(%188) %8, ptr %15)
+  call void @"$Loop.limits.838"(ptr noalias sret(%188) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %16)
+  call void @"$Loop.unlock.778"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -104378,12 +104635,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %29)
+  call void @"$Loop.lock.776"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.858"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.859"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -104404,7 +104661,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %43)
+  call void @"$Loop.unlock.778"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -104436,7 +104693,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.858"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.859"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -104457,7 +104714,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.789"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.790"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -104477,7 +104734,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.837"(ptr noalias sret(%188) %6, ptr %15)
+  call void @"$Loop.limits.838"(ptr noalias sret(%188) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -104509,7 +104766,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.859"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.860"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -104539,7 +104796,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.860"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.861"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -104566,7 +104823,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.861"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.862"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -104635,7 +104892,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.859"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.860"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104710,7 +104967,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.860"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.861"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104812,7 +105069,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.861"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.862"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104844,7 +105101,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %216, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.862", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.863", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -104869,7 +105126,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.720", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.721", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -104900,7 +105157,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.862"(ptr %0) {
+define internal ptr @"$engine_thread.863"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -104909,7 +105166,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.863"(ptr %3)
+  call void @"$Loop.run.864"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -104917,7 +105174,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.863"(ptr %0) {
+define internal void @"$Loop.run.864"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -104930,7 +105187,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.864"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.865"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -104941,7 +105198,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.811"(ptr %13)
+  call void @"$Loop.iterate.812"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %216, ptr %15, i32 0, i32 5
@@ -104951,7 +105208,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.781"(ptr %18)
+  call void @"$Loop.enter_turn.782"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %216, ptr %20, i32 0, i32 5
@@ -104960,7 +105217,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.864"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.865"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -104969,7 +105226,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %3)
+  call void @"$Loop.lock.776"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 21
@@ -105021,7 +105278,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %42)
+  call void @"$Loop.unlock.778"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -105036,7 +105293,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.865"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.866"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -105045,7 +105302,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.865"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.866"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105116,21 +105373,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5431" = alloca i64, align 8
+  %"$5444" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5431", align 8
+  store i64 %1, ptr %"$5444", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5431", align 8
-  %5 = call i32 @"$Loop.wait.866"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5444", align 8
+  %5 = call i32 @"$Loop.wait.867"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.866"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.867"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -105160,7 +105417,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.775"(ptr %11)
+  call void @"$Loop.lock.776"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -105202,7 +105459,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.777"(ptr %37)
+  call void @"$Loop.unlock.778"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -105249,7 +105506,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.867"(ptr %blocks)
+  call void @"$Vector.init.868"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -105302,7 +105559,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.868"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.869"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -105341,7 +105598,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.870"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.871"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -105374,7 +105631,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.871"(ptr %blocks)
+  call void @"$Vector.free.872"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -105385,7 +105642,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.867"(ptr %0) {
+define internal void @"$Vector.init.868"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105401,7 +105658,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.868"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.869"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -105412,7 +105669,7 @@ entry:
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.869"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.870"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -105449,7 +105706,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.869"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.870"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -105548,7 +105805,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.870"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.871"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -105591,7 +105848,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.871"(ptr %0) {
+define internal void @"$Vector.free.872"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105603,7 +105860,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.867"(ptr %7)
+  call void @"$Vector.init.868"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -105630,7 +105887,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.872"(ptr %map)
+  call void @"$Map.init.873"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -105657,7 +105914,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.875"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.876"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -105709,7 +105966,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.884"(ptr %map)
+  call void @"$Map.clear.885"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -105726,7 +105983,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.875"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.876"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -105742,7 +105999,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.886"(ptr %map)
+  call void @"$Map.free.887"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -105757,7 +106014,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.875"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.876"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -105767,7 +106024,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.872"(ptr %0) {
+define internal void @"$Map.init.873"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105781,7 +106038,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %222, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.873"(ptr %8)
+  call void @"$Vector.init.874"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %222, ptr %10, i32 0, i32 2
@@ -105790,7 +106047,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.873"(ptr %0) {
+define internal void @"$Vector.init.874"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105847,7 +106104,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.875"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.876"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -105880,7 +106137,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.879"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.880"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -105893,7 +106150,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.879"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.880"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -105916,7 +106173,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.874", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.875", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -105938,7 +106195,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.875"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.876"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -105982,13 +106239,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.878"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.879"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.876"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.877"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -106012,7 +106269,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %222, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.877"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.878"(ptr %37, i64 %39)
   %41 = getelementptr %224, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -106020,7 +106277,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.876"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.877"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -106073,7 +106330,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.877"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.878"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %224, ptr %37, i32 0, i32 1
@@ -106129,7 +106386,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.877"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.878"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -106172,7 +106429,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.878"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.879"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -106200,7 +106457,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.879"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.880"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %224, align 8
   %5 = alloca %224, align 8
@@ -106225,7 +106482,7 @@ entry:
   %14 = getelementptr %223, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.880"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.881"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -106246,7 +106503,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.878"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.879"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -106255,7 +106512,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.876"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.877"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 2
@@ -106281,7 +106538,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.877"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.878"(ptr %45, i64 %53)
   %55 = getelementptr %224, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -106319,7 +106576,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.883"(ptr %57, ptr byval(%224) %4)
+  %74 = call zeroext i1 @"$Vector.push.884"(ptr %57, ptr byval(%224) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -106353,7 +106610,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.880"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.881"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -106393,7 +106650,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %222, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.881"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.882"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -106401,7 +106658,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.882"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.883"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -106422,7 +106679,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.881"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.882"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -106521,7 +106778,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.882"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.883"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -106595,7 +106852,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.877"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.878"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -106614,7 +106871,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.876"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.877"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -106628,7 +106885,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.883"(ptr %0, ptr byval(%224) %1) {
+define internal zeroext i1 @"$Vector.push.884"(ptr %0, ptr byval(%224) %1) {
 entry:
   %value = alloca %224, align 8
   %self = alloca ptr, align 8
@@ -106639,7 +106896,7 @@ entry:
   %4 = getelementptr %223, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.881"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.882"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -106675,7 +106932,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.884"(ptr %0) {
+define internal void @"$Map.clear.885"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106683,7 +106940,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.885"(ptr %4)
+  call void @"$Vector.clear.886"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
@@ -106692,7 +106949,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.885"(ptr %0) {
+define internal void @"$Vector.clear.886"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -106702,7 +106959,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.886"(ptr %0) {
+define internal void @"$Map.free.887"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106710,7 +106967,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.887"(ptr %4)
+  call void @"$Vector.free.888"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
@@ -106719,7 +106976,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.887"(ptr %0) {
+define internal void @"$Vector.free.888"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106731,7 +106988,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.873"(ptr %7)
+  call void @"$Vector.init.874"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -106977,7 +107234,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.888", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.889", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -107005,7 +107262,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %230, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %230, ptr %6, i32 0, i32 2
-  store ptr @"$string.888", ptr %28, align 8
+  store ptr @"$string.889", ptr %28, align 8
   %29 = getelementptr %230, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %230, ptr %6, align 8
@@ -107048,7 +107305,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.889")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.890")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -107101,7 +107358,7 @@ entry:
   %21 = getelementptr %163, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %163, ptr %reader, i32 0, i32 4
-  store ptr @"$string.888", ptr %22, align 8
+  store ptr @"$string.889", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %231, ptr %9, i32 0, i32 0
@@ -107151,7 +107408,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.890")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.891")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -107290,7 +107547,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.888", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.889", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -107384,15 +107641,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$5346" = alloca i32, align 4
-  %"$5345" = alloca i32, align 4
+  %"$5359" = alloca i32, align 4
+  %"$5358" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5345", align 4
-  store i32 %2, ptr %"$5346", align 4
+  store i32 %1, ptr %"$5358", align 4
+  store i32 %2, ptr %"$5359", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5345", align 4
-  %6 = load i32, ptr %"$5346", align 4
+  %5 = load i32, ptr %"$5358", align 4
+  %6 = load i32, ptr %"$5359", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -107501,15 +107758,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5336" = alloca ptr, align 8
-  %"$5335" = alloca i32, align 4
+  %"$5349" = alloca ptr, align 8
+  %"$5348" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5335", align 4
-  store ptr %2, ptr %"$5336", align 8
+  store i32 %1, ptr %"$5348", align 4
+  store ptr %2, ptr %"$5349", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5335", align 4
-  %5 = load ptr, ptr %"$5336", align 8
+  %4 = load i32, ptr %"$5348", align 4
+  %5 = load ptr, ptr %"$5349", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -107519,12 +107776,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5349" = alloca i32, align 4
+  %"$5362" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5349", align 4
+  store i32 %1, ptr %"$5362", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5349", align 4
+  %3 = load i32, ptr %"$5362", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -107636,12 +107893,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5343" = alloca i32, align 4
+  %"$5356" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5343", align 4
+  store i32 %1, ptr %"$5356", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5343", align 4
+  %3 = load i32, ptr %"$5356", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -107651,18 +107908,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5340" = alloca ptr, align 8
-  %"$5339" = alloca i32, align 4
-  %"$5338" = alloca i32, align 4
+  %"$5353" = alloca ptr, align 8
+  %"$5352" = alloca i32, align 4
+  %"$5351" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5338", align 4
-  store i32 %2, ptr %"$5339", align 4
-  store ptr %3, ptr %"$5340", align 8
+  store i32 %1, ptr %"$5351", align 4
+  store i32 %2, ptr %"$5352", align 4
+  store ptr %3, ptr %"$5353", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5338", align 4
-  %6 = load i32, ptr %"$5339", align 4
-  %7 = load ptr, ptr %"$5340", align 8
+  %5 = load i32, ptr %"$5351", align 4
+  %6 = load i32, ptr %"$5352", align 4
+  %7 = load ptr, ptr %"$5353", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -107673,12 +107930,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5333" = alloca i32, align 4
+  %"$5346" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5333", align 4
+  store i32 %1, ptr %"$5346", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5333", align 4
+  %4 = load i32, ptr %"$5346", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -107690,12 +107947,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5331" = alloca i32, align 4
+  %"$5344" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5331", align 4
+  store i32 %1, ptr %"$5344", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5331", align 4
+  %4 = load i32, ptr %"$5344", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -107798,7 +108055,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.646", ptr @"$string.891")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.646", ptr @"$string.892")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -107879,7 +108136,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.892"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.893"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -107929,7 +108186,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.898")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.899")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -107957,7 +108214,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.892"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.893"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -108018,7 +108275,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.836")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.837")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -108053,7 +108310,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.893"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.894"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -108065,7 +108322,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.893"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.894"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -108165,7 +108422,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.894"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.895"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -108190,7 +108447,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.895"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.896"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -108222,7 +108479,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.894"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.895"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -108274,7 +108531,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.838", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.839", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -108353,7 +108610,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.839", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.840", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -108405,7 +108662,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.895"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.896"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108462,7 +108719,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.896"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.897"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -108490,7 +108747,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.896"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.897"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108517,7 +108774,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.897"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.898"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -108683,7 +108940,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.897"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.898"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -108700,7 +108957,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.840"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.841"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -108717,7 +108974,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.840"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.841"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -108736,7 +108993,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.840"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.841"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -108859,7 +109116,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.899"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.900"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -108903,7 +109160,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.900", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.901", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -108933,7 +109190,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.901"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.902"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -108945,7 +109202,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.899"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.900"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -109006,7 +109263,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.846", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.847", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -109049,7 +109306,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.847", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.848", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -109102,7 +109359,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.848", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.849", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -109172,7 +109429,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.849")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.850")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -109264,7 +109521,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.901"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.902"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -109312,7 +109569,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.902"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.903"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -109324,7 +109581,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.902"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.903"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -109379,7 +109636,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.903"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.904"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -109504,7 +109761,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.905"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.906"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -109545,7 +109802,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.906"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.907"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -109579,7 +109836,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.908"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.909"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -109609,7 +109866,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.903"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.904"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -109636,7 +109893,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.899"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.900"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -109675,7 +109932,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.904"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.905"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -109729,7 +109986,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.904"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.905"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -109819,7 +110076,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.850", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -109852,7 +110109,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.905"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.906"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -109929,7 +110186,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.906"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.907"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -109977,7 +110234,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.907"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.908"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -110021,7 +110278,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.907"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.908"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -110037,7 +110294,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.907"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.908"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -110113,7 +110370,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.908"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.909"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -110199,7 +110456,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -110252,7 +110509,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.852", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.853", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -110974,7 +111231,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %47, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.910", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.911", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -111065,7 +111322,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.909"(ptr %36)
+  call void @"$Vector.clear.910"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -111092,7 +111349,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.909"(ptr %0) {
+define internal void @"$Vector.clear.910"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

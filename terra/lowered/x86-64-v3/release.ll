@@ -698,54 +698,54 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.661" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
 @"$string.662" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
 @"$string.663" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.666" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.675" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.676" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.677" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.678" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.679" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.680" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.681" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.682" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.683" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.684" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.685" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.686" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.687" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.689" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.690" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.691" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.693" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.694" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.699" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.700" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.701" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.702" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.703" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.704" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.707" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.708" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.709" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.710" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.711" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.712" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.715" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.716" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.717" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.718" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.720" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.721" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.723" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.724" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.725" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.726" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.727" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.728" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.729" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.730" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.731" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.891" = private unnamed_addr constant [6 x ptr] [ptr @"$string.153", ptr @"$string.152", ptr @"$string.151", ptr @"$string.156", ptr @"$string.157", ptr @"$string.158"], align 8
-@"switch.table.$Checkpoint.read_shards.894" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.667" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.676" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.677" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.678" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.679" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.680" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.681" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.682" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.683" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.684" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.685" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.686" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.687" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.688" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.690" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.691" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.692" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.694" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.695" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.700" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.701" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.702" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.703" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.704" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.705" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.708" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.709" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.710" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.711" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.712" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.713" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.716" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.717" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.718" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.719" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.721" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.722" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.724" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.725" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.726" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.727" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.728" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.729" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.730" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.731" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.732" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.892" = private unnamed_addr constant [6 x ptr] [ptr @"$string.153", ptr @"$string.152", ptr @"$string.151", ptr @"$string.156", ptr @"$string.157", ptr @"$string.158"], align 8
+@"switch.table.$Checkpoint.read_shards.895" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.214" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.365" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.362", ptr @"$string.363", ptr @"$string.364", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.362", ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -11638,9 +11638,9 @@ then:                                             ; preds = %entry
   store i32 0, ptr %3, align 4
   %4 = getelementptr i8, ptr %0, i64 40
   store i32 16, ptr %4, align 4
-  %5 = getelementptr i8, ptr %0, i64 56
-  store i32 512, ptr %5, align 4
+  %5 = getelementptr i8, ptr %0, i64 44
   %6 = getelementptr i8, ptr %0, i64 64
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(20) %5, i8 0, i64 20, i1 false)
   store i32 1024, ptr %6, align 4
   %7 = getelementptr i8, ptr %0, i64 68
   store i32 1, ptr %7, align 4
@@ -17477,7 +17477,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.891", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.892", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i"
 
@@ -21684,7 +21684,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.891", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.892", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
@@ -29605,7 +29605,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.891", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.892", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
@@ -29864,7 +29864,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.891", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.892", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i.i"
 
@@ -30459,7 +30459,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.894", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.895", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).327.exit125.i.i.i.i.i.i"
 
@@ -38953,42 +38953,31 @@ then8.i:                                          ; preds = %merge
 
 merge7.i:                                         ; preds = %then8.i, %merge
   %8 = phi i32 [ 16, %then8.i ], [ %6, %merge ]
-  %9 = getelementptr i8, ptr %2, i64 56
+  %9 = getelementptr i8, ptr %2, i64 64
   %10 = load i32, ptr %9, align 4
   %11 = icmp eq i32 %10, 0
-  br i1 %11, label %then20.i, label %merge19.i
+  br i1 %11, label %then26.i, label %merge25.i
 
-then20.i:                                         ; preds = %merge7.i
-  store i32 512, ptr %9, align 4
-  br label %merge19.i
-
-merge19.i:                                        ; preds = %then20.i, %merge7.i
-  %12 = phi i32 [ 512, %then20.i ], [ %10, %merge7.i ]
-  %13 = getelementptr i8, ptr %2, i64 64
-  %14 = load i32, ptr %13, align 4
-  %15 = icmp eq i32 %14, 0
-  br i1 %15, label %then26.i, label %merge25.i
-
-then26.i:                                         ; preds = %merge19.i
-  store i32 1024, ptr %13, align 4
+then26.i:                                         ; preds = %merge7.i
+  store i32 1024, ptr %9, align 4
   br label %merge25.i
 
-merge25.i:                                        ; preds = %then26.i, %merge19.i
-  %16 = phi i32 [ 1024, %then26.i ], [ %14, %merge19.i ]
-  %17 = getelementptr i8, ptr %2, i64 144
-  %18 = load i32, ptr %17, align 4
-  %19 = icmp eq i32 %18, 0
-  br i1 %19, label %then44.i, label %"$options.fill_defaults.exit"
+merge25.i:                                        ; preds = %then26.i, %merge7.i
+  %12 = phi i32 [ 1024, %then26.i ], [ %10, %merge7.i ]
+  %13 = getelementptr i8, ptr %2, i64 144
+  %14 = load i32, ptr %13, align 4
+  %15 = icmp eq i32 %14, 0
+  br i1 %15, label %then44.i, label %"$options.fill_defaults.exit"
 
 then44.i:                                         ; preds = %merge25.i
-  store i32 1, ptr %17, align 4
+  store i32 1, ptr %13, align 4
   br label %"$options.fill_defaults.exit"
 
 "$options.fill_defaults.exit":                    ; preds = %merge25.i, %then44.i
-  %20 = phi i32 [ %18, %merge25.i ], [ 1, %then44.i ]
-  %21 = getelementptr i8, ptr %2, i64 4
-  %22 = load i32, ptr %21, align 4
-  %or.cond.i = icmp ugt i32 %22, 64
+  %16 = phi i32 [ %14, %merge25.i ], [ 1, %then44.i ]
+  %17 = getelementptr i8, ptr %2, i64 4
+  %18 = load i32, ptr %17, align 4
+  %or.cond.i = icmp ugt i32 %18, 64
   br i1 %or.cond.i, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$options.fill_defaults.exit"
@@ -38996,31 +38985,31 @@ then.i:                                           ; preds = %"$options.fill_defa
   br i1 %.not400.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %23 = sext i32 %22 to i64
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %23, i64 0, i64 64)
+  %19 = sext i32 %18 to i64
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
-  %26 = icmp sgt i64 %25, 0
-  br i1 %26, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
+  %22 = icmp sgt i64 %21, 0
+  br i1 %22, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %27 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %27, align 1
-  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %29 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %29, i64 %28)
+  %23 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %23, align 1
+  %24 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %25 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %25, i64 %24)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %"$options.fill_defaults.exit"
-  %30 = getelementptr i8, ptr %2, i64 32
-  %31 = load i32, ptr %30, align 4
-  %or.cond401.i = icmp ugt i32 %31, 65536
+  %26 = getelementptr i8, ptr %2, i64 32
+  %27 = load i32, ptr %26, align 4
+  %or.cond401.i = icmp ugt i32 %27, 65536
   br i1 %or.cond401.i, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge.i
@@ -39028,31 +39017,31 @@ then5.i:                                          ; preds = %merge.i
   br i1 %.not399.i, label %common.ret, label %then10.i
 
 then10.i:                                         ; preds = %then5.i
-  %32 = sext i32 %31 to i64
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %32, i64 0, i64 65536)
+  %28 = sext i32 %27 to i64
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
-  %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
-  %35 = icmp sgt i64 %34, 0
-  br i1 %35, label %then2.i.i428.i, label %"$printable.clean.exit429.i"
+  %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
+  %31 = icmp sgt i64 %30, 0
+  br i1 %31, label %then2.i.i428.i, label %"$printable.clean.exit429.i"
 
 then2.i.i428.i:                                   ; preds = %then10.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i426.i, ptr nonnull align 1 %3, i64 %spec.select.i.i427.i, i1 false)
   br label %"$printable.clean.exit429.i"
 
 "$printable.clean.exit429.i":                     ; preds = %then2.i.i428.i, %then10.i
-  %36 = getelementptr i8, ptr %raw.i426.i, i64 %spec.select.i.i427.i
-  store i8 0, ptr %36, align 1
-  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i426.i)
-  %38 = ptrtoint ptr %raw.i426.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %38, i64 %37)
+  %32 = getelementptr i8, ptr %raw.i426.i, i64 %spec.select.i.i427.i
+  store i8 0, ptr %32, align 1
+  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i426.i)
+  %34 = ptrtoint ptr %raw.i426.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %34, i64 %33)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i426.i)
   br label %common.ret
 
 merge4.i:                                         ; preds = %merge.i
-  %39 = getelementptr i8, ptr %2, i64 36
-  %40 = load i32, ptr %39, align 4
-  %or.cond402.i = icmp ugt i32 %40, 67108864
+  %35 = getelementptr i8, ptr %2, i64 36
+  %36 = load i32, ptr %35, align 4
+  %or.cond402.i = icmp ugt i32 %36, 67108864
   br i1 %or.cond402.i, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %merge4.i
@@ -39060,30 +39049,30 @@ then14.i:                                         ; preds = %merge4.i
   br i1 %.not398.i, label %common.ret, label %then19.i
 
 then19.i:                                         ; preds = %then14.i
-  %41 = sext i32 %40 to i64
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %41, i64 0, i64 67108864)
+  %37 = sext i32 %36 to i64
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
-  %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
-  %44 = icmp sgt i64 %43, 0
-  br i1 %44, label %then2.i.i432.i, label %"$printable.clean.exit433.i"
+  %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
+  %40 = icmp sgt i64 %39, 0
+  br i1 %40, label %then2.i.i432.i, label %"$printable.clean.exit433.i"
 
 then2.i.i432.i:                                   ; preds = %then19.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i430.i, ptr nonnull align 1 %3, i64 %spec.select.i.i431.i, i1 false)
   br label %"$printable.clean.exit433.i"
 
 "$printable.clean.exit433.i":                     ; preds = %then2.i.i432.i, %then19.i
-  %45 = getelementptr i8, ptr %raw.i430.i, i64 %spec.select.i.i431.i
-  store i8 0, ptr %45, align 1
-  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i430.i)
-  %47 = ptrtoint ptr %raw.i430.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %47, i64 %46)
+  %41 = getelementptr i8, ptr %raw.i430.i, i64 %spec.select.i.i431.i
+  store i8 0, ptr %41, align 1
+  %42 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i430.i)
+  %43 = ptrtoint ptr %raw.i430.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %43, i64 %42)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i430.i)
   br label %common.ret
 
 merge13.i:                                        ; preds = %merge4.i
-  %48 = add i32 %8, -65537
-  %or.cond403.i = icmp ult i32 %48, -65536
+  %44 = add i32 %8, -65537
+  %or.cond403.i = icmp ult i32 %44, -65536
   br i1 %or.cond403.i, label %then23.i, label %merge22.i
 
 then23.i:                                         ; preds = %merge13.i
@@ -39091,31 +39080,31 @@ then23.i:                                         ; preds = %merge13.i
   br i1 %.not397.i, label %common.ret, label %then28.i
 
 then28.i:                                         ; preds = %then23.i
-  %49 = sext i32 %8 to i64
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %49, i64 1, i64 65536)
+  %45 = sext i32 %8 to i64
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
-  %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
-  %52 = icmp sgt i64 %51, 0
-  br i1 %52, label %then2.i.i436.i, label %"$printable.clean.exit437.i"
+  %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
+  %48 = icmp sgt i64 %47, 0
+  br i1 %48, label %then2.i.i436.i, label %"$printable.clean.exit437.i"
 
 then2.i.i436.i:                                   ; preds = %then28.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i434.i, ptr nonnull align 1 %3, i64 %spec.select.i.i435.i, i1 false)
   br label %"$printable.clean.exit437.i"
 
 "$printable.clean.exit437.i":                     ; preds = %then2.i.i436.i, %then28.i
-  %53 = getelementptr i8, ptr %raw.i434.i, i64 %spec.select.i.i435.i
-  store i8 0, ptr %53, align 1
-  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i434.i)
-  %55 = ptrtoint ptr %raw.i434.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %55, i64 %54)
+  %49 = getelementptr i8, ptr %raw.i434.i, i64 %spec.select.i.i435.i
+  store i8 0, ptr %49, align 1
+  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i434.i)
+  %51 = ptrtoint ptr %raw.i434.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %51, i64 %50)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i434.i)
   br label %common.ret
 
 merge22.i:                                        ; preds = %merge13.i
-  %56 = getelementptr i8, ptr %2, i64 44
-  %57 = load i32, ptr %56, align 4
-  %or.cond404.i = icmp ugt i32 %57, 1073741824
+  %52 = getelementptr i8, ptr %2, i64 44
+  %53 = load i32, ptr %52, align 4
+  %or.cond404.i = icmp ugt i32 %53, 1073741824
   br i1 %or.cond404.i, label %then32.i, label %merge31.i
 
 then32.i:                                         ; preds = %merge22.i
@@ -39123,15 +39112,15 @@ then32.i:                                         ; preds = %merge22.i
   br i1 %.not396.i, label %common.ret, label %then37.i
 
 then37.i:                                         ; preds = %then32.i
-  %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %58, i64 0, i64 1073741824)
+  %54 = sext i32 %53 to i64
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge31.i:                                        ; preds = %merge22.i
-  %60 = getelementptr i8, ptr %2, i64 48
-  %61 = load i32, ptr %60, align 4
-  %or.cond405.i = icmp ugt i32 %61, 2
+  %56 = getelementptr i8, ptr %2, i64 48
+  %57 = load i32, ptr %56, align 4
+  %or.cond405.i = icmp ugt i32 %57, 2
   br i1 %or.cond405.i, label %then41.i, label %merge40.i
 
 then41.i:                                         ; preds = %merge31.i
@@ -39139,15 +39128,15 @@ then41.i:                                         ; preds = %merge31.i
   br i1 %.not395.i, label %common.ret, label %then46.i
 
 then46.i:                                         ; preds = %then41.i
-  %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %62, i64 0, i64 2)
+  %58 = sext i32 %57 to i64
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge40.i:                                        ; preds = %merge31.i
-  %64 = getelementptr i8, ptr %2, i64 52
-  %65 = load i32, ptr %64, align 4
-  %or.cond406.i = icmp ugt i32 %65, 4096
+  %60 = getelementptr i8, ptr %2, i64 52
+  %61 = load i32, ptr %60, align 4
+  %or.cond406.i = icmp ugt i32 %61, 4096
   br i1 %or.cond406.i, label %then50.i, label %merge49.i
 
 then50.i:                                         ; preds = %merge40.i
@@ -39155,14 +39144,15 @@ then50.i:                                         ; preds = %merge40.i
   br i1 %.not394.i, label %common.ret, label %then55.i
 
 then55.i:                                         ; preds = %then50.i
-  %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %66, i64 0, i64 4096)
+  %62 = sext i32 %61 to i64
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge49.i:                                        ; preds = %merge40.i
-  %68 = add i32 %12, -1048577
-  %or.cond407.i = icmp ult i32 %68, -1048576
+  %64 = getelementptr i8, ptr %2, i64 56
+  %65 = load i32, ptr %64, align 4
+  %or.cond407.i = icmp ugt i32 %65, 1048576
   br i1 %or.cond407.i, label %then59.i, label %merge58.i
 
 then59.i:                                         ; preds = %merge49.i
@@ -39170,15 +39160,15 @@ then59.i:                                         ; preds = %merge49.i
   br i1 %.not393.i, label %common.ret, label %then64.i
 
 then64.i:                                         ; preds = %then59.i
-  %69 = sext i32 %12 to i64
-  %70 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %69, i64 1, i64 1048576)
+  %66 = sext i32 %65 to i64
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge58.i:                                        ; preds = %merge49.i
-  %71 = getelementptr i8, ptr %2, i64 60
-  %72 = load i32, ptr %71, align 4
-  %or.cond408.i = icmp ugt i32 %72, 67108864
+  %68 = getelementptr i8, ptr %2, i64 60
+  %69 = load i32, ptr %68, align 4
+  %or.cond408.i = icmp ugt i32 %69, 67108864
   br i1 %or.cond408.i, label %then68.i, label %merge67.i
 
 then68.i:                                         ; preds = %merge58.i
@@ -39186,14 +39176,14 @@ then68.i:                                         ; preds = %merge58.i
   br i1 %.not392.i, label %common.ret, label %then73.i
 
 then73.i:                                         ; preds = %then68.i
-  %73 = sext i32 %72 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %73, i64 0, i64 67108864)
+  %70 = sext i32 %69 to i64
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge67.i:                                        ; preds = %merge58.i
-  %75 = add i32 %16, -16777217
-  %or.cond409.i = icmp ult i32 %75, -16777216
+  %72 = add i32 %12, -16777217
+  %or.cond409.i = icmp ult i32 %72, -16777216
   br i1 %or.cond409.i, label %then77.i, label %merge76.i
 
 then77.i:                                         ; preds = %merge67.i
@@ -39201,15 +39191,15 @@ then77.i:                                         ; preds = %merge67.i
   br i1 %.not391.i, label %common.ret, label %then82.i
 
 then82.i:                                         ; preds = %then77.i
-  %76 = sext i32 %16 to i64
-  %77 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %76, i64 1, i64 16777216)
+  %73 = sext i32 %12 to i64
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge76.i:                                        ; preds = %merge67.i
-  %78 = getelementptr i8, ptr %2, i64 68
-  %79 = load i32, ptr %78, align 4
-  %or.cond410.i = icmp ugt i32 %79, 1
+  %75 = getelementptr i8, ptr %2, i64 68
+  %76 = load i32, ptr %75, align 4
+  %or.cond410.i = icmp ugt i32 %76, 1
   br i1 %or.cond410.i, label %then86.i, label %merge85.i
 
 then86.i:                                         ; preds = %merge76.i
@@ -39217,16 +39207,16 @@ then86.i:                                         ; preds = %merge76.i
   br i1 %.not390.i, label %common.ret, label %then91.i
 
 then91.i:                                         ; preds = %then86.i
-  %80 = sext i32 %79 to i64
-  %81 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %80, i64 0, i64 1)
+  %77 = sext i32 %76 to i64
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge85.i:                                        ; preds = %merge76.i
-  %82 = getelementptr i8, ptr %2, i64 72
-  %83 = load i32, ptr %82, align 4
-  %84 = add i32 %83, -3
-  %or.cond411.i = icmp ult i32 %84, -4
+  %79 = getelementptr i8, ptr %2, i64 72
+  %80 = load i32, ptr %79, align 4
+  %81 = add i32 %80, -3
+  %or.cond411.i = icmp ult i32 %81, -4
   br i1 %or.cond411.i, label %then95.i, label %merge94.i
 
 then95.i:                                         ; preds = %merge85.i
@@ -39234,15 +39224,15 @@ then95.i:                                         ; preds = %merge85.i
   br i1 %.not389.i, label %common.ret, label %then100.i
 
 then100.i:                                        ; preds = %then95.i
-  %85 = sext i32 %83 to i64
-  %86 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %85, i64 -1, i64 2)
+  %82 = sext i32 %80 to i64
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge94.i:                                        ; preds = %merge85.i
-  %87 = getelementptr i8, ptr %2, i64 76
-  %88 = load i32, ptr %87, align 4
-  %or.cond412.i = icmp ugt i32 %88, 65536
+  %84 = getelementptr i8, ptr %2, i64 76
+  %85 = load i32, ptr %84, align 4
+  %or.cond412.i = icmp ugt i32 %85, 65536
   br i1 %or.cond412.i, label %then104.i, label %merge103.i
 
 then104.i:                                        ; preds = %merge94.i
@@ -39250,16 +39240,16 @@ then104.i:                                        ; preds = %merge94.i
   br i1 %.not388.i, label %common.ret, label %then109.i
 
 then109.i:                                        ; preds = %then104.i
-  %89 = sext i32 %88 to i64
-  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %89, i64 0, i64 65536)
+  %86 = sext i32 %85 to i64
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge103.i:                                       ; preds = %merge94.i
-  %91 = getelementptr i8, ptr %2, i64 104
-  %92 = load i32, ptr %91, align 4
-  %93 = add i32 %92, -2
-  %or.cond413.i = icmp ult i32 %93, -3
+  %88 = getelementptr i8, ptr %2, i64 104
+  %89 = load i32, ptr %88, align 4
+  %90 = add i32 %89, -2
+  %or.cond413.i = icmp ult i32 %90, -3
   br i1 %or.cond413.i, label %then113.i, label %merge112.i
 
 then113.i:                                        ; preds = %merge103.i
@@ -39267,16 +39257,16 @@ then113.i:                                        ; preds = %merge103.i
   br i1 %.not387.i, label %common.ret, label %then118.i
 
 then118.i:                                        ; preds = %then113.i
-  %94 = sext i32 %92 to i64
-  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %94, i64 -1, i64 1)
+  %91 = sext i32 %89 to i64
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge112.i:                                       ; preds = %merge103.i
-  %96 = getelementptr i8, ptr %2, i64 108
-  %97 = load i32, ptr %96, align 4
-  %98 = add i32 %97, -2
-  %or.cond414.i = icmp ult i32 %98, -3
+  %93 = getelementptr i8, ptr %2, i64 108
+  %94 = load i32, ptr %93, align 4
+  %95 = add i32 %94, -2
+  %or.cond414.i = icmp ult i32 %95, -3
   br i1 %or.cond414.i, label %then122.i, label %merge121.i
 
 then122.i:                                        ; preds = %merge112.i
@@ -39284,15 +39274,15 @@ then122.i:                                        ; preds = %merge112.i
   br i1 %.not386.i, label %common.ret, label %then127.i
 
 then127.i:                                        ; preds = %then122.i
-  %99 = sext i32 %97 to i64
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %99, i64 -1, i64 1)
+  %96 = sext i32 %94 to i64
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge121.i:                                       ; preds = %merge112.i
-  %101 = getelementptr i8, ptr %2, i64 112
-  %102 = load i32, ptr %101, align 4
-  %or.cond415.i = icmp ugt i32 %102, 1
+  %98 = getelementptr i8, ptr %2, i64 112
+  %99 = load i32, ptr %98, align 4
+  %or.cond415.i = icmp ugt i32 %99, 1
   br i1 %or.cond415.i, label %then131.i, label %merge130.i
 
 then131.i:                                        ; preds = %merge121.i
@@ -39300,15 +39290,15 @@ then131.i:                                        ; preds = %merge121.i
   br i1 %.not385.i, label %common.ret, label %then136.i
 
 then136.i:                                        ; preds = %then131.i
-  %103 = sext i32 %102 to i64
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %103, i64 0, i64 1)
+  %100 = sext i32 %99 to i64
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge130.i:                                       ; preds = %merge121.i
-  %105 = getelementptr i8, ptr %2, i64 116
-  %106 = load i32, ptr %105, align 4
-  %or.cond416.i = icmp ugt i32 %106, 1
+  %102 = getelementptr i8, ptr %2, i64 116
+  %103 = load i32, ptr %102, align 4
+  %or.cond416.i = icmp ugt i32 %103, 1
   br i1 %or.cond416.i, label %then140.i, label %merge139.i
 
 then140.i:                                        ; preds = %merge130.i
@@ -39316,15 +39306,15 @@ then140.i:                                        ; preds = %merge130.i
   br i1 %.not384.i, label %common.ret, label %then145.i
 
 then145.i:                                        ; preds = %then140.i
-  %107 = sext i32 %106 to i64
-  %108 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %107, i64 0, i64 1)
+  %104 = sext i32 %103 to i64
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge139.i:                                       ; preds = %merge130.i
-  %109 = getelementptr i8, ptr %2, i64 120
-  %110 = load i32, ptr %109, align 4
-  %or.cond417.i = icmp ugt i32 %110, 65536
+  %106 = getelementptr i8, ptr %2, i64 120
+  %107 = load i32, ptr %106, align 4
+  %or.cond417.i = icmp ugt i32 %107, 65536
   br i1 %or.cond417.i, label %then149.i, label %merge148.i
 
 then149.i:                                        ; preds = %merge139.i
@@ -39332,15 +39322,15 @@ then149.i:                                        ; preds = %merge139.i
   br i1 %.not383.i, label %common.ret, label %then154.i
 
 then154.i:                                        ; preds = %then149.i
-  %111 = sext i32 %110 to i64
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %111, i64 0, i64 65536)
+  %108 = sext i32 %107 to i64
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge148.i:                                       ; preds = %merge139.i
-  %113 = getelementptr i8, ptr %2, i64 136
-  %114 = load i32, ptr %113, align 4
-  %or.cond418.i = icmp ugt i32 %114, 1
+  %110 = getelementptr i8, ptr %2, i64 136
+  %111 = load i32, ptr %110, align 4
+  %or.cond418.i = icmp ugt i32 %111, 1
   br i1 %or.cond418.i, label %then158.i, label %merge157.i
 
 then158.i:                                        ; preds = %merge148.i
@@ -39348,16 +39338,16 @@ then158.i:                                        ; preds = %merge148.i
   br i1 %.not382.i, label %common.ret, label %then163.i
 
 then163.i:                                        ; preds = %then158.i
-  %115 = sext i32 %114 to i64
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i64 %115, i64 0, i64 1)
+  %112 = sext i32 %111 to i64
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge157.i:                                       ; preds = %merge148.i
-  %117 = getelementptr i8, ptr %2, i64 140
-  %118 = load i32, ptr %117, align 4
-  %119 = add i32 %118, -3600001
-  %or.cond419.i = icmp ult i32 %119, -3600002
+  %114 = getelementptr i8, ptr %2, i64 140
+  %115 = load i32, ptr %114, align 4
+  %116 = add i32 %115, -3600001
+  %or.cond419.i = icmp ult i32 %116, -3600002
   br i1 %or.cond419.i, label %then167.i, label %merge166.i
 
 then167.i:                                        ; preds = %merge157.i
@@ -39365,14 +39355,14 @@ then167.i:                                        ; preds = %merge157.i
   br i1 %.not381.i, label %common.ret, label %then172.i
 
 then172.i:                                        ; preds = %then167.i
-  %120 = sext i32 %118 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i64 %120, i64 -1, i64 3600000)
+  %117 = sext i32 %115 to i64
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge166.i:                                       ; preds = %merge157.i
-  %122 = add i32 %20, -9
-  %or.cond420.i = icmp ult i32 %122, -8
+  %119 = add i32 %16, -9
+  %or.cond420.i = icmp ult i32 %119, -8
   br i1 %or.cond420.i, label %then176.i, label %merge175.i
 
 then176.i:                                        ; preds = %merge166.i
@@ -39380,18 +39370,18 @@ then176.i:                                        ; preds = %merge166.i
   br i1 %.not380.i, label %common.ret, label %then181.i
 
 then181.i:                                        ; preds = %then176.i
-  %123 = sext i32 %20 to i64
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i64 %123, i64 1, i64 8)
+  %120 = sext i32 %16 to i64
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge175.i:                                       ; preds = %merge166.i
-  %125 = getelementptr i8, ptr %2, i64 80
-  %126 = load i64, ptr %125, align 8
-  %127 = icmp slt i64 %126, 0
-  %128 = uitofp nneg i64 %126 to double
-  %129 = fcmp ogt double %128, 0x43B0000000000000
-  %or.cond422.i = select i1 %127, i1 true, i1 %129
+  %122 = getelementptr i8, ptr %2, i64 80
+  %123 = load i64, ptr %122, align 8
+  %124 = icmp slt i64 %123, 0
+  %125 = uitofp nneg i64 %123 to double
+  %126 = fcmp ogt double %125, 0x43B0000000000000
+  %or.cond422.i = select i1 %124, i1 true, i1 %126
   br i1 %or.cond422.i, label %then185.i, label %merge184.i
 
 then185.i:                                        ; preds = %merge175.i
@@ -39399,14 +39389,14 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i64 %126, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge184.i:                                       ; preds = %merge175.i
-  %131 = getelementptr i8, ptr %2, i64 124
-  %132 = load i32, ptr %131, align 4
-  %or.cond423.i = icmp ugt i32 %132, 100
+  %128 = getelementptr i8, ptr %2, i64 124
+  %129 = load i32, ptr %128, align 4
+  %or.cond423.i = icmp ugt i32 %129, 100
   br i1 %or.cond423.i, label %then194.i, label %merge193.i
 
 then194.i:                                        ; preds = %merge184.i
@@ -39414,18 +39404,18 @@ then194.i:                                        ; preds = %merge184.i
   br i1 %.not378.i, label %common.ret, label %then199.i
 
 then199.i:                                        ; preds = %then194.i
-  %133 = sext i32 %132 to i64
-  %134 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i64 %133, i64 0, i64 100)
+  %130 = sext i32 %129 to i64
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge193.i:                                       ; preds = %merge184.i
-  %135 = getelementptr i8, ptr %2, i64 128
-  %136 = load i64, ptr %135, align 8
-  %137 = icmp slt i64 %136, 0
-  %138 = uitofp nneg i64 %136 to double
-  %139 = fcmp ogt double %138, 0x43B0000000000000
-  %or.cond425.i = select i1 %137, i1 true, i1 %139
+  %132 = getelementptr i8, ptr %2, i64 128
+  %133 = load i64, ptr %132, align 8
+  %134 = icmp slt i64 %133, 0
+  %135 = uitofp nneg i64 %133 to double
+  %136 = fcmp ogt double %135, 0x43B0000000000000
+  %or.cond425.i = select i1 %134, i1 true, i1 %136
   br i1 %or.cond425.i, label %then203.i, label %merge2
 
 then203.i:                                        ; preds = %merge193.i
@@ -39433,14 +39423,14 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i64 %136, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
 merge2:                                           ; preds = %merge193.i
-  %.not79 = icmp ne i32 %110, 0
-  %141 = icmp eq i32 %106, 0
-  %or.cond = and i1 %.not79, %141
+  %.not79 = icmp ne i32 %107, 0
+  %138 = icmp eq i32 %103, 0
+  %or.cond = and i1 %.not79, %138
   br i1 %or.cond, label %then7, label %merge6
 
 then7:                                            ; preds = %merge2
@@ -39448,30 +39438,30 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.508", i32 %110)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.508", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %143 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %143, i64 1023)
-  %144 = icmp sgt i64 %143, 0
-  br i1 %144, label %then2.i.i, label %"$printable.clean.exit"
+  %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
+  %141 = icmp sgt i64 %140, 0
+  br i1 %141, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %145 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %145, align 1
-  %146 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %147 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %147, i64 %146)
+  %142 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %142, align 1
+  %143 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %144 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %144, i64 %143)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
 merge6:                                           ; preds = %merge2
-  %148 = icmp eq i64 %126, 0
-  %.not80 = icmp eq i32 %132, 0
-  %or.cond81 = or i1 %148, %.not80
+  %145 = icmp eq i64 %123, 0
+  %.not80 = icmp eq i32 %129, 0
+  %or.cond81 = or i1 %145, %.not80
   br i1 %or.cond81, label %merge13, label %then14
 
 then14:                                           ; preds = %merge6
@@ -39481,70 +39471,70 @@ then14:                                           ; preds = %merge6
 then19:                                           ; preds = %then14
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.509", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
-  %149 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %149, i64 1023)
-  %150 = icmp sgt i64 %149, 0
-  br i1 %150, label %then2.i.i69, label %"$printable.clean.exit70"
+  %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
+  %147 = icmp sgt i64 %146, 0
+  br i1 %147, label %then2.i.i69, label %"$printable.clean.exit70"
 
 then2.i.i69:                                      ; preds = %then19
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i67, ptr nonnull align 1 %3, i64 %spec.select.i.i68, i1 false)
   br label %"$printable.clean.exit70"
 
 "$printable.clean.exit70":                        ; preds = %then19, %then2.i.i69
-  %151 = getelementptr i8, ptr %raw.i67, i64 %spec.select.i.i68
-  store i8 0, ptr %151, align 1
-  %152 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i67)
-  %153 = ptrtoint ptr %raw.i67 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %153, i64 %152)
+  %148 = getelementptr i8, ptr %raw.i67, i64 %spec.select.i.i68
+  store i8 0, ptr %148, align 1
+  %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i67)
+  %150 = ptrtoint ptr %raw.i67 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %150, i64 %149)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i67)
   br label %common.ret
 
 merge13:                                          ; preds = %merge6
-  %154 = getelementptr i8, ptr %1, i64 108
-  %155 = load i32, ptr %154, align 4
-  %156 = icmp sgt i32 %40, %155
-  br i1 %156, label %then23, label %merge22
+  %151 = getelementptr i8, ptr %1, i64 108
+  %152 = load i32, ptr %151, align 4
+  %153 = icmp sgt i32 %36, %152
+  br i1 %153, label %then23, label %merge22
 
 then23:                                           ; preds = %merge13
   %.not64 = icmp eq ptr %3, null
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %157 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.510", i32 %40, i32 %155)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.510", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
-  %158 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %158, i64 1023)
-  %159 = icmp sgt i64 %158, 0
-  br i1 %159, label %then2.i.i73, label %"$printable.clean.exit74"
+  %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
+  %156 = icmp sgt i64 %155, 0
+  br i1 %156, label %then2.i.i73, label %"$printable.clean.exit74"
 
 then2.i.i73:                                      ; preds = %then27
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71, ptr nonnull align 1 %3, i64 %spec.select.i.i72, i1 false)
   br label %"$printable.clean.exit74"
 
 "$printable.clean.exit74":                        ; preds = %then27, %then2.i.i73
-  %160 = getelementptr i8, ptr %raw.i71, i64 %spec.select.i.i72
-  store i8 0, ptr %160, align 1
-  %161 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71)
-  %162 = ptrtoint ptr %raw.i71 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %162, i64 %161)
+  %157 = getelementptr i8, ptr %raw.i71, i64 %spec.select.i.i72
+  store i8 0, ptr %157, align 1
+  %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71)
+  %159 = ptrtoint ptr %raw.i71 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %159, i64 %158)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71)
   br label %common.ret
 
 merge22:                                          ; preds = %merge13
-  %.not.i75 = icmp eq i32 %61, 0
+  %.not.i75 = icmp eq i32 %57, 0
   br i1 %.not.i75, label %else.i, label %"$layout.resolve_expert_layout.exit"
 
 else.i:                                           ; preds = %merge22
-  %163 = getelementptr i8, ptr %1, i64 128
-  %164 = load i32, ptr %163, align 4
-  %165 = srem i32 %164, %22
-  %166 = icmp eq i32 %165, 0
-  %spec.select.i = select i1 %166, i32 2, i32 1
+  %160 = getelementptr i8, ptr %1, i64 128
+  %161 = load i32, ptr %160, align 4
+  %162 = srem i32 %161, %18
+  %163 = icmp eq i32 %162, 0
+  %spec.select.i = select i1 %163, i32 2, i32 1
   br label %"$layout.resolve_expert_layout.exit"
 
 "$layout.resolve_expert_layout.exit":             ; preds = %merge22, %else.i
-  %common.ret.op.i76 = phi i32 [ %spec.select.i, %else.i ], [ %61, %merge22 ]
-  store i32 %common.ret.op.i76, ptr %60, align 4
+  %common.ret.op.i76 = phi i32 [ %spec.select.i, %else.i ], [ %57, %merge22 ]
+  store i32 %common.ret.op.i76, ptr %56, align 4
   br label %common.ret
 }
 
@@ -41503,7 +41493,7 @@ then2:                                            ; preds = %merge
 
 define internal fastcc i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %fits.i29 = alloca i8, align 1
+  %fits.i44 = alloca i8, align 1
   %fits.i = alloca i8, align 1
   %2 = getelementptr i8, ptr %0, i64 60
   %3 = load i32, ptr %2, align 4
@@ -41538,289 +41528,213 @@ then:                                             ; preds = %"$Plan.positions_of
   br label %merge
 
 merge:                                            ; preds = %"$Plan.positions_of_pool.exit", %then
-  %19 = getelementptr i8, ptr %0, i64 48
+  %19 = getelementptr i8, ptr %0, i64 72
   %20 = load i32, ptr %19, align 4
-  %21 = icmp eq i32 %20, 0
-  br i1 %21, label %then2, label %merge1
+  %21 = icmp sgt i32 %20, 0
+  br i1 %21, label %merge1, label %merge.i37
 
-then2:                                            ; preds = %merge
-  %22 = getelementptr i8, ptr %0, i64 328
-  %.val = load i8, ptr %22, align 1
-  %23 = trunc i8 %.val to i1
-  %24 = select i1 %23, i64 64, i64 256
-  call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i)
-  br label %whilebody.i
+merge.i37:                                        ; preds = %merge
+  %22 = getelementptr i8, ptr %0, i64 48
+  %23 = load i32, ptr %22, align 4
+  %24 = icmp eq i32 %23, 0
+  br i1 %24, label %then2.i, label %merge.merge1_crit_edge.i
 
-whilebody.i:                                      ; preds = %then2, %merge1.i
-  %high.018.i = phi i64 [ %high.1.i, %merge1.i ], [ %24, %then2 ]
-  %low.017.i = phi i64 [ %low.1.i, %merge1.i ], [ 1, %then2 ]
-  %25 = sub i64 %high.018.i, %low.017.i
-  %.neg.i = sdiv i64 %25, -2
-  %26 = add i64 %.neg.i, %high.018.i
-  %27 = call fastcc i32 @"$choose_batch"(ptr nonnull %0, i64 %26, ptr nonnull %fits.i, ptr %1)
-  %.not.i = icmp eq i32 %27, 0
-  br i1 %.not.i, label %merge1.i, label %"$anon (./terra/plan/sizes.t:30).exit.thread"
+merge.merge1_crit_edge.i:                         ; preds = %merge.i37
+  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 200
+  %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
+  %.phi.trans.insert35.i = getelementptr i8, ptr %0, i64 328
+  %.pre36.i = load i8, ptr %.phi.trans.insert35.i, align 1
+  %.pre37.i = trunc i8 %.pre36.i to i1
+  br label %merge1.i
 
-"$anon (./terra/plan/sizes.t:30).exit.thread":    ; preds = %whilebody.i
-  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
-  br label %common.ret
+then2.i:                                          ; preds = %merge.i37
+  %25 = getelementptr i8, ptr %0, i64 328
+  %.val.i = load i8, ptr %25, align 1
+  %26 = trunc i8 %.val.i to i1
+  %27 = select i1 %26, i32 64, i32 256
+  %28 = getelementptr i8, ptr %0, i64 200
+  store i32 %27, ptr %28, align 4
+  br label %merge1.i
 
-merge1.i:                                         ; preds = %whilebody.i
-  %28 = load i8, ptr %fits.i, align 1
-  %29 = trunc i8 %28 to i1
-  %30 = add i64 %26, -1
-  %low.1.i = select i1 %29, i64 %26, i64 %low.017.i
-  %high.1.i = select i1 %29, i64 %high.018.i, i64 %30
-  %31 = icmp slt i64 %low.1.i, %high.1.i
-  br i1 %31, label %whilebody.i, label %"$anon (./terra/plan/sizes.t:30).exit"
+merge1.i:                                         ; preds = %then2.i, %merge.merge1_crit_edge.i
+  %.pre-phi.i = phi i1 [ %.pre37.i, %merge.merge1_crit_edge.i ], [ %26, %then2.i ]
+  %29 = phi i32 [ %.pre.i, %merge.merge1_crit_edge.i ], [ %27, %then2.i ]
+  %30 = sext i32 %29 to i64
+  %31 = shl nsw i64 %30, 1
+  %32 = tail call range(i64 -4294967296, 4294967295) i64 @llvm.smax.i64(i64 %31, i64 512)
+  %33 = getelementptr i8, ptr %0, i64 328
+  %34 = select i1 %.pre-phi.i, i64 512, i64 8192
+  %35 = tail call i64 @llvm.umax.i64(i64 %32, i64 %34)
+  %36 = trunc i64 %35 to i32
+  %37 = getelementptr i8, ptr %0, i64 224
+  store i32 %36, ptr %37, align 4
+  %38 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  %.not.i = icmp eq i32 %38, 0
+  br i1 %.not.i, label %condition.preheader.i, label %common.ret
 
-"$anon (./terra/plan/sizes.t:30).exit":           ; preds = %merge1.i
-  %32 = call fastcc i32 @"$choose_batch"(ptr nonnull %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
-  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
-  %.not = icmp eq i32 %32, 0
-  br i1 %.not, label %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", label %common.ret
+condition.preheader.i:                            ; preds = %merge1.i
+  %39 = getelementptr i8, ptr %0, i64 344
+  %40 = getelementptr i8, ptr %0, i64 384
+  %41 = getelementptr i8, ptr %0, i64 392
+  %42 = getelementptr i8, ptr %0, i64 172
+  %43 = getelementptr i8, ptr %0, i64 408
+  %.in.i.i.i = getelementptr i8, ptr %0, i64 376
+  %44 = getelementptr i8, ptr %0, i64 352
+  br label %condition.i
 
-"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge": ; preds = %"$anon (./terra/plan/sizes.t:30).exit"
-  %.pre = load i32, ptr %14, align 4
-  br label %merge1
+condition.i:                                      ; preds = %whilebody.i, %condition.preheader.i
+  %45 = load i32, ptr %37, align 4
+  %46 = sdiv i32 %45, 2
+  %47 = sext i32 %46 to i64
+  %.not32.i = icmp sgt i64 %32, %47
+  br i1 %.not32.i, label %merge1, label %and.lhs.true.i
 
-common.ret:                                       ; preds = %"$anon (./terra/plan/sizes.t:30).exit.thread", %"$anon (./terra/plan/sizes.t:30).exit", %merge7, %"$anon (./terra/plan/sizes.t:30).526.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i31, %"$anon (./terra/plan/sizes.t:30).526.exit" ], [ %54, %merge7 ], [ %32, %"$anon (./terra/plan/sizes.t:30).exit" ], [ %27, %"$anon (./terra/plan/sizes.t:30).exit.thread" ]
+whilebody.i:                                      ; preds = %"$Plan.has_room_beside_buffers.exit.i", %and.lhs.true.i.i, %"$Plan.room_for_pages.exit.i.i"
+  store i32 %46, ptr %37, align 4
+  %48 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  %.not33.i = icmp eq i32 %48, 0
+  br i1 %.not33.i, label %condition.i, label %common.ret
+
+and.lhs.true.i:                                   ; preds = %condition.i
+  %49 = load i64, ptr %39, align 8
+  %50 = load i64, ptr %40, align 8
+  %51 = load i64, ptr %41, align 8
+  %52 = add i64 %51, %50
+  %53 = load i8, ptr %33, align 1
+  %54 = trunc i8 %53 to i1
+  br i1 %54, label %then.i4.i.i.i, label %"$Plan.room_for_pages.exit.i.i"
+
+then.i4.i.i.i:                                    ; preds = %and.lhs.true.i
+  %55 = load i32, ptr %42, align 4
+  %56 = sext i32 %55 to i64
+  %57 = mul i64 %52, %56
+  %58 = load i64, ptr %43, align 8
+  %59 = add i64 %57, %58
+  br label %"$Plan.room_for_pages.exit.i.i"
+
+"$Plan.room_for_pages.exit.i.i":                  ; preds = %then.i4.i.i.i, %and.lhs.true.i
+  %.pn.i.i.i = phi i64 [ %59, %then.i4.i.i.i ], [ %52, %and.lhs.true.i ]
+  %common.ret.op.i.i.i.i = phi i64 [ %56, %then.i4.i.i.i ], [ 1, %and.lhs.true.i ]
+  %60 = sub i64 %49, %.pn.i.i.i
+  %61 = load i64, ptr %.in.i.i.i, align 8
+  %62 = mul i64 %61, %common.ret.op.i.i.i.i
+  %63 = sdiv i64 %60, %62
+  %64 = sub i64 %49, %50
+  %65 = sdiv i64 %64, 8
+  %.not.i.i = icmp sgt i64 %51, %65
+  br i1 %.not.i.i, label %whilebody.i, label %and.lhs.true.i.i
+
+and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pages.exit.i.i"
+  %66 = load i32, ptr %44, align 4
+  %67 = sext i32 %66 to i64
+  %.not7.i.i = icmp slt i64 %63, %67
+  br i1 %.not7.i.i, label %whilebody.i, label %"$Plan.has_room_beside_buffers.exit.i"
+
+"$Plan.has_room_beside_buffers.exit.i":           ; preds = %and.lhs.true.i.i
+  %68 = load i32, ptr %2, align 4
+  %69 = sext i32 %68 to i64
+  %.not34.i = icmp slt i64 %63, %69
+  br i1 %.not34.i, label %whilebody.i, label %merge1
+
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).526.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).526.exit" ], [ %105, %merge12 ], [ %83, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %78, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %48, %whilebody.i ]
   ret i32 %common.ret.op
 
-merge1:                                           ; preds = %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge", %merge
-  %33 = phi i32 [ %.pre, %"$anon (./terra/plan/sizes.t:30).exit.merge1_crit_edge" ], [ %15, %merge ]
-  %34 = icmp eq i32 %33, 0
-  br i1 %34, label %then8, label %merge7
-
-then8:                                            ; preds = %merge1
-  %35 = getelementptr i8, ptr %0, i64 208
-  %36 = load i32, ptr %35, align 4
-  %37 = sext i32 %36 to i64
-  %38 = add nsw i64 %13, -1
-  %39 = add nsw i64 %38, %37
-  %40 = sdiv i64 %39, %37
-  %41 = add nsw i64 %common.ret.op.i, -1
-  %42 = add nsw i64 %41, %37
-  %43 = sdiv i64 %42, %37
-  call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i29)
-  %44 = tail call i64 @llvm.smin.i64(i64 %40, i64 %43)
-  %45 = icmp slt i64 %40, %43
-  br i1 %45, label %whilebody.i32, label %merge.i30
-
-whilebody.i32:                                    ; preds = %then8, %merge1.i37
-  %high.018.i33 = phi i64 [ %high.1.i39, %merge1.i37 ], [ %43, %then8 ]
-  %low.017.i34 = phi i64 [ %low.1.i38, %merge1.i37 ], [ %44, %then8 ]
-  %46 = sub i64 %high.018.i33, %low.017.i34
-  %.neg.i35 = sdiv i64 %46, -2
-  %47 = add i64 %.neg.i35, %high.018.i33
-  %48 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %47, ptr nonnull %fits.i29, ptr %1)
-  %.not.i36 = icmp eq i32 %48, 0
-  br i1 %.not.i36, label %merge1.i37, label %"$anon (./terra/plan/sizes.t:30).526.exit"
-
-merge1.i37:                                       ; preds = %whilebody.i32
-  %49 = load i8, ptr %fits.i29, align 1
-  %50 = trunc i8 %49 to i1
-  %51 = add i64 %47, -1
-  %low.1.i38 = select i1 %50, i64 %47, i64 %low.017.i34
-  %high.1.i39 = select i1 %50, i64 %high.018.i33, i64 %51
-  %52 = icmp slt i64 %low.1.i38, %high.1.i39
-  br i1 %52, label %whilebody.i32, label %merge.i30
-
-merge.i30:                                        ; preds = %merge1.i37, %then8
-  %low.0.lcssa.i = phi i64 [ %44, %then8 ], [ %low.1.i38, %merge1.i37 ]
-  %53 = call fastcc i32 @"$choose_pages_of_context"(ptr nonnull %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i29, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:30).526.exit"
-
-"$anon (./terra/plan/sizes.t:30).526.exit":       ; preds = %whilebody.i32, %merge.i30
-  %common.ret.op.i31 = phi i32 [ %53, %merge.i30 ], [ %48, %whilebody.i32 ]
-  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i29)
-  br label %common.ret
-
-merge7:                                           ; preds = %merge1
-  %54 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$choose_batch"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
-entry:
-  %4 = trunc i64 %1 to i32
-  %5 = getelementptr i8, ptr %0, i64 200
-  store i32 %4, ptr %5, align 4
-  %6 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %3)
-  %.not = icmp eq i32 %6, 0
-  br i1 %.not, label %merge, label %common.ret
-
-common.ret:                                       ; preds = %entry, %and.end
-  ret i32 %6
-
-merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 204
-  %8 = load i32, ptr %7, align 4
-  %9 = sext i32 %8 to i64
-  %10 = tail call i64 @llvm.smin.i64(i64 %9, i64 512)
-  %11 = getelementptr i8, ptr %0, i64 208
-  %12 = load i32, ptr %11, align 4
-  %13 = sext i32 %12 to i64
-  %14 = add nsw i64 %13, -1
-  %15 = add nsw i64 %14, %10
-  %16 = sdiv i64 %15, %13
-  %17 = getelementptr i8, ptr %0, i64 52
-  %18 = load i32, ptr %17, align 4
-  %19 = icmp eq i32 %18, 0
-  %.val = load ptr, ptr %0, align 8
-  %20 = getelementptr i8, ptr %.val, i64 132
-  %.val.val = load i32, ptr %20, align 4
-  %21 = sext i32 %.val.val to i64
-  %22 = select i1 %19, i64 %21, i64 %9
-  %23 = add nsw i64 %14, %22
-  %24 = sdiv i64 %23, %13
-  %25 = load i32, ptr %5, align 4
-  %26 = sext i32 %25 to i64
-  %27 = getelementptr i8, ptr %0, i64 352
-  %28 = load i32, ptr %27, align 4
-  %29 = sext i32 %28 to i64
-  %30 = mul nsw i64 %29, %26
-  %31 = icmp slt i64 %30, 2147483648
-  br i1 %31, label %and.rhs.i, label %and.end
-
-and.rhs.i:                                        ; preds = %merge
-  %32 = getelementptr i8, ptr %0, i64 344
-  %33 = load i64, ptr %32, align 8
-  %34 = getelementptr i8, ptr %0, i64 384
-  %35 = load i64, ptr %34, align 8
-  %36 = getelementptr i8, ptr %0, i64 392
-  %37 = load i64, ptr %36, align 8
-  %38 = add i64 %37, %35
-  %39 = getelementptr i8, ptr %0, i64 328
-  %40 = load i8, ptr %39, align 1
-  %41 = trunc i8 %40 to i1
-  br i1 %41, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
-
-"$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
-  %42 = getelementptr i8, ptr %0, i64 172
-  %43 = load i32, ptr %42, align 4
-  %44 = sext i32 %43 to i64
-  %45 = mul i64 %38, %44
-  %46 = getelementptr i8, ptr %0, i64 408
-  %47 = load i64, ptr %46, align 8
-  %48 = add i64 %47, %45
-  %49 = sub i64 %33, %48
-  %.in.i.i = getelementptr i8, ptr %0, i64 376
-  %50 = load i64, ptr %.in.i.i, align 8
-  %51 = mul i64 %50, %44
-  %52 = sdiv i64 %49, %51
-  %53 = getelementptr i8, ptr %0, i64 60
-  %54 = load i32, ptr %53, align 4
-  %55 = icmp sgt i32 %54, 0
-  br i1 %55, label %then.i.i, label %and.lhs.true4.i.i
-
-"$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
-  %56 = sub i64 %33, %38
-  %.in.i7.i = getelementptr i8, ptr %0, i64 376
-  %57 = load i64, ptr %.in.i7.i, align 8
-  %58 = sdiv i64 %56, %57
-  %59 = getelementptr i8, ptr %0, i64 60
-  %60 = load i32, ptr %59, align 4
-  %61 = icmp sgt i32 %60, 0
-  br i1 %61, label %then.i.i, label %"$Plan.holds_one_request.exit"
-
-then.i.i:                                         ; preds = %"$Plan.room_for_pages.exit.thread.i", %"$Plan.room_for_pages.exit.i"
-  %62 = phi i64 [ %57, %"$Plan.room_for_pages.exit.thread.i" ], [ %50, %"$Plan.room_for_pages.exit.i" ]
-  %63 = phi i32 [ %60, %"$Plan.room_for_pages.exit.thread.i" ], [ %54, %"$Plan.room_for_pages.exit.i" ]
-  %64 = phi i64 [ %58, %"$Plan.room_for_pages.exit.thread.i" ], [ %52, %"$Plan.room_for_pages.exit.i" ]
-  %65 = zext nneg i32 %63 to i64
-  br label %"$Plan.holds_one_request.exit"
-
-then2.i.i:                                        ; preds = %and.lhs.true.i.i
-  %66 = sdiv i64 %52, 4
-  %67 = icmp slt i64 %66, %29
-  %68 = tail call i64 @llvm.smin.i64(i64 %52, i64 %29)
-  %69 = select i1 %67, i64 %68, i64 %66
-  br label %"$Plan.holds_one_request.exit"
-
-and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
-  %70 = getelementptr i8, ptr %0, i64 140
+merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
+  %70 = getelementptr i8, ptr %0, i64 48
   %71 = load i32, ptr %70, align 4
   %72 = icmp eq i32 %71, 0
-  br i1 %72, label %then2.i.i, label %"$Plan.holds_one_request.exit"
+  br i1 %72, label %then5, label %merge4
 
-and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
-  %73 = getelementptr i8, ptr %0, i64 96
-  %74 = load i64, ptr %73, align 8
-  %75 = icmp eq i64 %74, 0
-  br i1 %75, label %and.lhs.true.i.i, label %"$Plan.holds_one_request.exit"
+then5:                                            ; preds = %merge1
+  %73 = getelementptr i8, ptr %0, i64 328
+  %.val = load i8, ptr %73, align 1
+  %74 = trunc i8 %.val to i1
+  %75 = select i1 %74, i64 64, i64 256
+  call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i)
+  br label %whilebody.i41
 
-"$Plan.holds_one_request.exit":                   ; preds = %"$Plan.room_for_pages.exit.thread.i", %then.i.i, %then2.i.i, %and.lhs.true.i.i, %and.lhs.true4.i.i
-  %76 = phi i64 [ %62, %then.i.i ], [ %50, %then2.i.i ], [ %50, %and.lhs.true4.i.i ], [ %50, %and.lhs.true.i.i ], [ %57, %"$Plan.room_for_pages.exit.thread.i" ]
-  %77 = phi i32 [ %63, %then.i.i ], [ %54, %then2.i.i ], [ %54, %and.lhs.true4.i.i ], [ %54, %and.lhs.true.i.i ], [ %60, %"$Plan.room_for_pages.exit.thread.i" ]
-  %78 = phi i64 [ %64, %then.i.i ], [ %52, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
-  %common.ret.op.i.i = phi i64 [ %65, %then.i.i ], [ %69, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
-  %79 = tail call i64 @llvm.smin.i64(i64 %78, i64 %common.ret.op.i.i)
-  %.not17 = icmp slt i64 %79, %29
-  br i1 %.not17, label %and.end, label %and.lhs.true
+whilebody.i41:                                    ; preds = %then5, %merge1.i43
+  %high.018.i = phi i64 [ %high.1.i, %merge1.i43 ], [ %75, %then5 ]
+  %low.017.i = phi i64 [ %low.1.i, %merge1.i43 ], [ 1, %then5 ]
+  %76 = sub i64 %high.018.i, %low.017.i
+  %.neg.i = sdiv i64 %76, -2
+  %77 = add i64 %.neg.i, %high.018.i
+  %78 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %77, ptr nonnull %fits.i, ptr %1)
+  %.not.i42 = icmp eq i32 %78, 0
+  br i1 %.not.i42, label %merge1.i43, label %"$anon (./terra/plan/sizes.t:37).exit.thread"
 
-and.rhs:                                          ; preds = %"$Plan.most_pages_of_pool.exit"
-  %80 = mul i64 %24, %1
-  %81 = icmp slt i64 %80, 2147483648
-  %82 = zext i1 %81 to i8
-  br label %and.end
-
-and.end:                                          ; preds = %merge, %and.rhs, %"$Plan.most_pages_of_pool.exit", %"$Plan.holds_one_request.exit"
-  %83 = phi i8 [ 0, %"$Plan.most_pages_of_pool.exit" ], [ 0, %"$Plan.holds_one_request.exit" ], [ %82, %and.rhs ], [ 0, %merge ]
-  store i8 %83, ptr %2, align 1
+"$anon (./terra/plan/sizes.t:37).exit.thread":    ; preds = %whilebody.i41
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
   br label %common.ret
 
-and.lhs.true:                                     ; preds = %"$Plan.holds_one_request.exit"
-  %84 = mul i64 %16, %1
-  %85 = icmp sgt i32 %77, 0
-  br i1 %85, label %then.i, label %merge.i
+merge1.i43:                                       ; preds = %whilebody.i41
+  %79 = load i8, ptr %fits.i, align 1
+  %80 = trunc i8 %79 to i1
+  %81 = add i64 %77, -1
+  %low.1.i = select i1 %80, i64 %77, i64 %low.017.i
+  %high.1.i = select i1 %80, i64 %high.018.i, i64 %81
+  %82 = icmp slt i64 %low.1.i, %high.1.i
+  br i1 %82, label %whilebody.i41, label %"$anon (./terra/plan/sizes.t:37).exit"
 
-then.i:                                           ; preds = %and.lhs.true
-  %86 = zext nneg i32 %77 to i64
-  br label %"$Plan.most_pages_of_pool.exit"
+"$anon (./terra/plan/sizes.t:37).exit":           ; preds = %merge1.i43
+  %83 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
+  %.not36 = icmp eq i32 %83, 0
+  br i1 %.not36, label %merge4, label %common.ret
 
-merge.i:                                          ; preds = %and.lhs.true
-  br i1 %41, label %and.lhs.true4.i, label %"$Plan.room_for_pages.exit.i15"
+merge4:                                           ; preds = %merge1, %"$anon (./terra/plan/sizes.t:37).exit"
+  %84 = load i32, ptr %14, align 4
+  %85 = icmp eq i32 %84, 0
+  br i1 %85, label %then13, label %merge12
 
-"$Plan.room_for_pages.exit.i15":                  ; preds = %merge.i
-  %87 = sub i64 %33, %38
-  %88 = sdiv i64 %87, %76
-  br label %"$Plan.most_pages_of_pool.exit"
+then13:                                           ; preds = %merge4
+  %86 = getelementptr i8, ptr %0, i64 208
+  %87 = load i32, ptr %86, align 4
+  %88 = sext i32 %87 to i64
+  %89 = add nsw i64 %13, -1
+  %90 = add nsw i64 %89, %88
+  %91 = sdiv i64 %90, %88
+  %92 = add nsw i64 %common.ret.op.i, -1
+  %93 = add nsw i64 %92, %88
+  %94 = sdiv i64 %93, %88
+  call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i44)
+  %95 = tail call i64 @llvm.smin.i64(i64 %91, i64 %94)
+  %96 = icmp slt i64 %91, %94
+  br i1 %96, label %whilebody.i47, label %merge.i45
 
-then2.i:                                          ; preds = %and.lhs.true.i
-  %89 = sdiv i64 %105, 4
-  %90 = icmp slt i64 %89, %29
-  %91 = tail call i64 @llvm.smin.i64(i64 %105, i64 %29)
-  %92 = select i1 %90, i64 %91, i64 %89
-  br label %"$Plan.most_pages_of_pool.exit"
+whilebody.i47:                                    ; preds = %then13, %merge1.i52
+  %high.018.i48 = phi i64 [ %high.1.i54, %merge1.i52 ], [ %94, %then13 ]
+  %low.017.i49 = phi i64 [ %low.1.i53, %merge1.i52 ], [ %95, %then13 ]
+  %97 = sub i64 %high.018.i48, %low.017.i49
+  %.neg.i50 = sdiv i64 %97, -2
+  %98 = add i64 %.neg.i50, %high.018.i48
+  %99 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %98, ptr nonnull %fits.i44, ptr %1)
+  %.not.i51 = icmp eq i32 %99, 0
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).526.exit"
 
-and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
-  %93 = getelementptr i8, ptr %0, i64 140
-  %94 = load i32, ptr %93, align 4
-  %95 = icmp eq i32 %94, 0
-  br i1 %95, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+merge1.i52:                                       ; preds = %whilebody.i47
+  %100 = load i8, ptr %fits.i44, align 1
+  %101 = trunc i8 %100 to i1
+  %102 = add i64 %98, -1
+  %low.1.i53 = select i1 %101, i64 %98, i64 %low.017.i49
+  %high.1.i54 = select i1 %101, i64 %high.018.i48, i64 %102
+  %103 = icmp slt i64 %low.1.i53, %high.1.i54
+  br i1 %103, label %whilebody.i47, label %merge.i45
 
-and.lhs.true4.i:                                  ; preds = %merge.i
-  %96 = getelementptr i8, ptr %0, i64 172
-  %97 = load i32, ptr %96, align 4
-  %98 = sext i32 %97 to i64
-  %99 = mul i64 %38, %98
-  %100 = getelementptr i8, ptr %0, i64 408
-  %101 = load i64, ptr %100, align 8
-  %102 = add i64 %101, %99
-  %103 = sub i64 %33, %102
-  %104 = mul i64 %76, %98
-  %105 = sdiv i64 %103, %104
-  %106 = getelementptr i8, ptr %0, i64 96
-  %107 = load i64, ptr %106, align 8
-  %108 = icmp eq i64 %107, 0
-  br i1 %108, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
+merge.i45:                                        ; preds = %merge1.i52, %then13
+  %low.0.lcssa.i = phi i64 [ %95, %then13 ], [ %low.1.i53, %merge1.i52 ]
+  %104 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
+  br label %"$anon (./terra/plan/sizes.t:37).526.exit"
 
-"$Plan.most_pages_of_pool.exit":                  ; preds = %then.i, %"$Plan.room_for_pages.exit.i15", %then2.i, %and.lhs.true.i, %and.lhs.true4.i
-  %common.ret.op.i = phi i64 [ %86, %then.i ], [ %92, %then2.i ], [ %88, %"$Plan.room_for_pages.exit.i15" ], [ %105, %and.lhs.true4.i ], [ %105, %and.lhs.true.i ]
-  %.not14 = icmp sgt i64 %84, %common.ret.op.i
-  br i1 %.not14, label %and.end, label %and.rhs
+"$anon (./terra/plan/sizes.t:37).526.exit":       ; preds = %whilebody.i47, %merge.i45
+  %common.ret.op.i46 = phi i32 [ %104, %merge.i45 ], [ %99, %whilebody.i47 ]
+  call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
+  br label %common.ret
+
+merge12:                                          ; preds = %merge4
+  %105 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  br label %common.ret
 }
 
 define internal fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) unnamed_addr {
@@ -43091,6 +43005,187 @@ entry:
   %240 = getelementptr i8, ptr %0, i64 8
   store i64 %239, ptr %240, align 8
   ret void
+}
+
+define internal fastcc i32 @"$choose_batch"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
+entry:
+  %4 = trunc i64 %1 to i32
+  %5 = getelementptr i8, ptr %0, i64 200
+  store i32 %4, ptr %5, align 4
+  %6 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %3)
+  %.not = icmp eq i32 %6, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %entry, %and.end
+  ret i32 %6
+
+merge:                                            ; preds = %entry
+  %7 = getelementptr i8, ptr %0, i64 204
+  %8 = load i32, ptr %7, align 4
+  %9 = sext i32 %8 to i64
+  %10 = tail call i64 @llvm.smin.i64(i64 %9, i64 512)
+  %11 = getelementptr i8, ptr %0, i64 208
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = add nsw i64 %13, -1
+  %15 = add nsw i64 %14, %10
+  %16 = sdiv i64 %15, %13
+  %17 = getelementptr i8, ptr %0, i64 52
+  %18 = load i32, ptr %17, align 4
+  %19 = icmp eq i32 %18, 0
+  %.val = load ptr, ptr %0, align 8
+  %20 = getelementptr i8, ptr %.val, i64 132
+  %.val.val = load i32, ptr %20, align 4
+  %21 = sext i32 %.val.val to i64
+  %22 = select i1 %19, i64 %21, i64 %9
+  %23 = add nsw i64 %14, %22
+  %24 = sdiv i64 %23, %13
+  %25 = load i32, ptr %5, align 4
+  %26 = sext i32 %25 to i64
+  %27 = getelementptr i8, ptr %0, i64 352
+  %28 = load i32, ptr %27, align 4
+  %29 = sext i32 %28 to i64
+  %30 = mul nsw i64 %29, %26
+  %31 = icmp slt i64 %30, 2147483648
+  br i1 %31, label %and.rhs.i, label %and.end
+
+and.rhs.i:                                        ; preds = %merge
+  %32 = getelementptr i8, ptr %0, i64 344
+  %33 = load i64, ptr %32, align 8
+  %34 = getelementptr i8, ptr %0, i64 384
+  %35 = load i64, ptr %34, align 8
+  %36 = getelementptr i8, ptr %0, i64 392
+  %37 = load i64, ptr %36, align 8
+  %38 = add i64 %37, %35
+  %39 = getelementptr i8, ptr %0, i64 328
+  %40 = load i8, ptr %39, align 1
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
+
+"$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
+  %42 = getelementptr i8, ptr %0, i64 172
+  %43 = load i32, ptr %42, align 4
+  %44 = sext i32 %43 to i64
+  %45 = mul i64 %38, %44
+  %46 = getelementptr i8, ptr %0, i64 408
+  %47 = load i64, ptr %46, align 8
+  %48 = add i64 %47, %45
+  %49 = sub i64 %33, %48
+  %.in.i.i = getelementptr i8, ptr %0, i64 376
+  %50 = load i64, ptr %.in.i.i, align 8
+  %51 = mul i64 %50, %44
+  %52 = sdiv i64 %49, %51
+  %53 = getelementptr i8, ptr %0, i64 60
+  %54 = load i32, ptr %53, align 4
+  %55 = icmp sgt i32 %54, 0
+  br i1 %55, label %then.i.i, label %and.lhs.true4.i.i
+
+"$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
+  %56 = sub i64 %33, %38
+  %.in.i7.i = getelementptr i8, ptr %0, i64 376
+  %57 = load i64, ptr %.in.i7.i, align 8
+  %58 = sdiv i64 %56, %57
+  %59 = getelementptr i8, ptr %0, i64 60
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sgt i32 %60, 0
+  br i1 %61, label %then.i.i, label %"$Plan.holds_one_request.exit"
+
+then.i.i:                                         ; preds = %"$Plan.room_for_pages.exit.thread.i", %"$Plan.room_for_pages.exit.i"
+  %62 = phi i64 [ %57, %"$Plan.room_for_pages.exit.thread.i" ], [ %50, %"$Plan.room_for_pages.exit.i" ]
+  %63 = phi i32 [ %60, %"$Plan.room_for_pages.exit.thread.i" ], [ %54, %"$Plan.room_for_pages.exit.i" ]
+  %64 = phi i64 [ %58, %"$Plan.room_for_pages.exit.thread.i" ], [ %52, %"$Plan.room_for_pages.exit.i" ]
+  %65 = zext nneg i32 %63 to i64
+  br label %"$Plan.holds_one_request.exit"
+
+then2.i.i:                                        ; preds = %and.lhs.true.i.i
+  %66 = sdiv i64 %52, 4
+  %67 = icmp slt i64 %66, %29
+  %68 = tail call i64 @llvm.smin.i64(i64 %52, i64 %29)
+  %69 = select i1 %67, i64 %68, i64 %66
+  br label %"$Plan.holds_one_request.exit"
+
+and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
+  %70 = getelementptr i8, ptr %0, i64 140
+  %71 = load i32, ptr %70, align 4
+  %72 = icmp eq i32 %71, 0
+  br i1 %72, label %then2.i.i, label %"$Plan.holds_one_request.exit"
+
+and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
+  %73 = getelementptr i8, ptr %0, i64 96
+  %74 = load i64, ptr %73, align 8
+  %75 = icmp eq i64 %74, 0
+  br i1 %75, label %and.lhs.true.i.i, label %"$Plan.holds_one_request.exit"
+
+"$Plan.holds_one_request.exit":                   ; preds = %"$Plan.room_for_pages.exit.thread.i", %then.i.i, %then2.i.i, %and.lhs.true.i.i, %and.lhs.true4.i.i
+  %76 = phi i64 [ %62, %then.i.i ], [ %50, %then2.i.i ], [ %50, %and.lhs.true4.i.i ], [ %50, %and.lhs.true.i.i ], [ %57, %"$Plan.room_for_pages.exit.thread.i" ]
+  %77 = phi i32 [ %63, %then.i.i ], [ %54, %then2.i.i ], [ %54, %and.lhs.true4.i.i ], [ %54, %and.lhs.true.i.i ], [ %60, %"$Plan.room_for_pages.exit.thread.i" ]
+  %78 = phi i64 [ %64, %then.i.i ], [ %52, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %common.ret.op.i.i = phi i64 [ %65, %then.i.i ], [ %69, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %79 = tail call i64 @llvm.smin.i64(i64 %78, i64 %common.ret.op.i.i)
+  %.not17 = icmp slt i64 %79, %29
+  br i1 %.not17, label %and.end, label %and.lhs.true
+
+and.rhs:                                          ; preds = %"$Plan.most_pages_of_pool.exit"
+  %80 = mul i64 %24, %1
+  %81 = icmp slt i64 %80, 2147483648
+  %82 = zext i1 %81 to i8
+  br label %and.end
+
+and.end:                                          ; preds = %merge, %and.rhs, %"$Plan.most_pages_of_pool.exit", %"$Plan.holds_one_request.exit"
+  %83 = phi i8 [ 0, %"$Plan.most_pages_of_pool.exit" ], [ 0, %"$Plan.holds_one_request.exit" ], [ %82, %and.rhs ], [ 0, %merge ]
+  store i8 %83, ptr %2, align 1
+  br label %common.ret
+
+and.lhs.true:                                     ; preds = %"$Plan.holds_one_request.exit"
+  %84 = mul i64 %16, %1
+  %85 = icmp sgt i32 %77, 0
+  br i1 %85, label %then.i, label %merge.i
+
+then.i:                                           ; preds = %and.lhs.true
+  %86 = zext nneg i32 %77 to i64
+  br label %"$Plan.most_pages_of_pool.exit"
+
+merge.i:                                          ; preds = %and.lhs.true
+  br i1 %41, label %and.lhs.true4.i, label %"$Plan.room_for_pages.exit.i15"
+
+"$Plan.room_for_pages.exit.i15":                  ; preds = %merge.i
+  %87 = sub i64 %33, %38
+  %88 = sdiv i64 %87, %76
+  br label %"$Plan.most_pages_of_pool.exit"
+
+then2.i:                                          ; preds = %and.lhs.true.i
+  %89 = sdiv i64 %105, 4
+  %90 = icmp slt i64 %89, %29
+  %91 = tail call i64 @llvm.smin.i64(i64 %105, i64 %29)
+  %92 = select i1 %90, i64 %91, i64 %89
+  br label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
+  %93 = getelementptr i8, ptr %0, i64 140
+  %94 = load i32, ptr %93, align 4
+  %95 = icmp eq i32 %94, 0
+  br i1 %95, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+
+and.lhs.true4.i:                                  ; preds = %merge.i
+  %96 = getelementptr i8, ptr %0, i64 172
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  %99 = mul i64 %38, %98
+  %100 = getelementptr i8, ptr %0, i64 408
+  %101 = load i64, ptr %100, align 8
+  %102 = add i64 %101, %99
+  %103 = sub i64 %33, %102
+  %104 = mul i64 %76, %98
+  %105 = sdiv i64 %103, %104
+  %106 = getelementptr i8, ptr %0, i64 96
+  %107 = load i64, ptr %106, align 8
+  %108 = icmp eq i64 %107, 0
+  br i1 %108, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
+
+"$Plan.most_pages_of_pool.exit":                  ; preds = %then.i, %"$Plan.room_for_pages.exit.i15", %then2.i, %and.lhs.true.i, %and.lhs.true4.i
+  %common.ret.op.i = phi i64 [ %86, %then.i ], [ %92, %then2.i ], [ %88, %"$Plan.room_for_pages.exit.i15" ], [ %105, %and.lhs.true4.i ], [ %105, %and.lhs.true.i ]
+  %.not14 = icmp sgt i64 %84, %common.ret.op.i
+  br i1 %.not14, label %and.end, label %and.rhs
 }
 
 define internal fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
@@ -49199,7 +49294,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.667", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -56739,9 +56834,9 @@ entry:
   %8 = getelementptr inbounds i8, ptr %wanted, i64 36
   %9 = getelementptr inbounds i8, ptr %wanted, i64 40
   store i32 16, ptr %9, align 8
-  %10 = getelementptr inbounds i8, ptr %wanted, i64 56
-  store i32 512, ptr %10, align 8
+  %10 = getelementptr inbounds i8, ptr %wanted, i64 44
   %11 = getelementptr inbounds i8, ptr %wanted, i64 64
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(20) %10, i8 0, i64 20, i1 false)
   store i32 1024, ptr %11, align 8
   %12 = getelementptr inbounds i8, ptr %wanted, i64 68
   store i32 1, ptr %12, align 4
@@ -56767,7 +56862,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.717", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.718", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -56792,7 +56887,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.675", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.676", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -56827,7 +56922,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.676", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.677", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -56867,7 +56962,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.677", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.678", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -57031,7 +57126,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.716", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.717", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -57086,7 +57181,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5609
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.678", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.679", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -57190,7 +57285,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.679", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.680", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -57362,7 +57457,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.680", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.681", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -57400,7 +57495,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.681", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.682", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -57678,7 +57773,7 @@ merge:                                            ; preds = %entry
   %34 = getelementptr i8, ptr %0, i64 1825
   %35 = getelementptr i8, ptr %0, i64 1968
   %36 = getelementptr i8, ptr %0, i64 1984
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %37 = load i64, ptr %32, align 8
   %38 = add i64 %37, 1
@@ -57695,7 +57790,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %45 = load i64, ptr %32, align 8
   %46 = add i64 %45, 1
@@ -57713,7 +57808,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %54 = load i64, ptr %32, align 8
   %55 = add i64 %54, 1
@@ -57731,7 +57826,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %63 = load i64, ptr %32, align 8
   %64 = add i64 %63, 1
@@ -57749,7 +57844,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %72 = load i64, ptr %32, align 8
   %73 = add i64 %72, 1
@@ -57781,7 +57876,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %85 = getelementptr i8, ptr %0, i64 1952
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %86 = load i64, ptr %32, align 8
   %87 = add i64 %86, 1
@@ -57811,7 +57906,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %98 = load i64, ptr %32, align 8
   %99 = add i64 %98, 1
@@ -57841,7 +57936,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.682", ptr %30, align 8
+  store ptr @"$string.683", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %110 = load i64, ptr %32, align 8
   %111 = add i64 %110, 1
@@ -57878,7 +57973,7 @@ merge2:                                           ; preds = %merge8.1.i
   %122 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull readonly %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1616, ptr nonnull %unbound.i.i)
   %123 = getelementptr i8, ptr %0, i64 1920
-  store ptr @"$string.683", ptr %30, align 8
+  store ptr @"$string.684", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %124 = load i64, ptr %32, align 8
   %125 = add i64 %124, 1
@@ -57910,7 +58005,7 @@ merge.i:                                          ; preds = %merge2
   %136 = getelementptr i8, ptr %0, i64 176
   %137 = load ptr, ptr %123, align 8
   %138 = call fastcc i64 @"$RankBuffers.bind"(ptr %136, ptr nonnull %shape.i, ptr %137)
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %139 = load i64, ptr %32, align 8
   %140 = add i64 %139, 1
@@ -57949,7 +58044,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %157, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.685", ptr %30, align 8
+  store ptr @"$string.686", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %158 = load i64, ptr %32, align 8
   %159 = add i64 %158, 1
@@ -57984,7 +58079,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %172, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.686", ptr %30, align 8
+  store ptr @"$string.687", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %173 = load i64, ptr %32, align 8
   %174 = add i64 %173, 1
@@ -58059,7 +58154,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %209 = load i32, ptr %191, align 4
   %210 = sext i32 %209 to i64
   %211 = mul i64 %208, %210
-  store ptr @"$string.683", ptr %30, align 8
+  store ptr @"$string.684", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %212 = load i64, ptr %32, align 8
   %213 = add i64 %212, 1
@@ -58112,7 +58207,7 @@ merge7:                                           ; preds = %merge14.i
   %234 = getelementptr inbounds i8, ptr %args.i, i64 16
   %235 = load <2 x ptr>, ptr %233, align 8
   store <2 x ptr> %235, ptr %234, align 8
-  store ptr @"$string.687", ptr %30, align 8
+  store ptr @"$string.688", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %236 = load i64, ptr %32, align 8
   %237 = add i64 %236, 1
@@ -58428,7 +58523,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %25 = load i64, ptr %bytes, align 8
   %26 = getelementptr i8, ptr %0, i64 1904
   %27 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.683", ptr %27, align 8
+  store ptr @"$string.684", ptr %27, align 8
   %28 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %28, align 4
   %29 = getelementptr i8, ptr %0, i64 1848
@@ -58569,7 +58664,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.689", i32 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.690", i32 %67)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -58972,7 +59067,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %251 = getelementptr i8, ptr %244, i64 28
   %252 = load i32, ptr %251, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.690", ptr nonnull @"$string.234", i32 %252, ptr nonnull %cause.i.i93)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.691", ptr nonnull @"$string.234", i32 %252, ptr nonnull %cause.i.i93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -59019,7 +59114,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   %266 = getelementptr i8, ptr %0, i64 1888
   %267 = load <2 x ptr>, ptr %265, align 8
   store <2 x ptr> %267, ptr %266, align 8
-  store ptr @"$string.699", ptr %27, align 8
+  store ptr @"$string.700", ptr %27, align 8
   store i32 -1, ptr %28, align 4
   %268 = load i64, ptr %29, align 8
   %269 = add i64 %268, 1
@@ -59107,7 +59202,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.690", ptr nonnull @"$string.234", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.691", ptr nonnull @"$string.234", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -59204,7 +59299,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.690", ptr nonnull @"$string.691", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.691", ptr nonnull @"$string.692", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -59295,14 +59390,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.291", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.692.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.693.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.295", ptr nonnull @"$string.410", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.692.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.693.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -59323,7 +59418,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.692.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.693.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -59427,14 +59522,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.298", ptr nonnull @"$string.410", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.692.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.693.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.305", ptr nonnull @"$string.410", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.692.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.693.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -59448,14 +59543,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.303", ptr nonnull @"$string.410", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.692.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.693.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.304", ptr nonnull @"$string.410", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.692.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.693.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -59471,7 +59566,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.299", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.692.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.693.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -59485,7 +59580,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.300", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.692.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.693.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -59498,9 +59593,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.301", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.696.exit.i.i", label %"$place_model.692.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.697.exit.i.i", label %"$place_model.693.exit"
 
-"$place_attention.696.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.697.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -59517,9 +59612,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.302", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.692.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.693.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.696.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.697.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -59543,7 +59638,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.307", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.692.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.693.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -59555,7 +59650,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.308", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.692.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.693.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -59572,7 +59667,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.309", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.695.exit.i"
+  br label %"$place_layer.696.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -59636,7 +59731,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).697.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).698.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -59717,9 +59812,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).697.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).698.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).697.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).698.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -59735,11 +59830,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).697.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).697.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).698.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).698.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.692.exit"
+  br label %"$place_model.693.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -59769,7 +59864,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.317", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.692.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.693.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -59781,7 +59876,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.318", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.692.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.693.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -59798,14 +59893,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.319", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.695.exit.i"
+  br label %"$place_layer.696.exit.i"
 
-"$place_layer.695.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.696.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.692.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.693.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.695.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.696.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -59814,14 +59909,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.692.exit"
+  br i1 %187, label %then24.i, label %"$place_model.693.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.692.exit"
+  br label %"$place_model.693.exit"
 
-"$place_model.692.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.696.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.695.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.695.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.696.exit.i.i" ]
+"$place_model.693.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.697.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.696.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.696.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.697.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -60111,7 +60206,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.693", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.694", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -60168,7 +60263,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.694", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.695", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -60572,7 +60667,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.700", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.701", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -60926,7 +61021,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.701", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.702", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -61122,7 +61217,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.702", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.703", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -61186,7 +61281,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.703", ptr %24, align 8
+  store ptr @"$string.704", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -61228,7 +61323,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.703", ptr %24, align 8
+  store ptr @"$string.704", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -61264,7 +61359,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.704", ptr %67, align 8
+  store ptr @"$string.705", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 1848
@@ -62274,7 +62369,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.701", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.702", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -62504,7 +62599,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %170 = load i32, ptr %127, align 4
-  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.707", i32 %170)
+  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", i32 %170)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %172 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %172, i64 1023)
@@ -62538,7 +62633,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %179 = call ptr @__errno_location()
   %180 = load i32, ptr %179, align 4
   %181 = call ptr @strerror(i32 %180)
-  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", ptr %181)
+  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.709", ptr %181)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %183 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %183, i64 1023)
@@ -62652,7 +62747,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.709", i32 %239, i32 %241)
+  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", i32 %239, i32 %241)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %244 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %244, i64 1023)
@@ -62686,7 +62781,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", i32 %249, i32 %251)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -62795,7 +62890,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", i32 %249, i32 %251)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
@@ -63022,7 +63117,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %401, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %249, i32 %251)
+  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %403 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %403, i64 1023)
@@ -63054,7 +63149,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %409 = call ptr @__errno_location()
   %410 = load i32, ptr %409, align 4
   %411 = call ptr @strerror(i32 %410)
-  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", ptr %411)
+  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.709", ptr %411)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %413 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %413, i64 1023)
@@ -63153,21 +63248,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %449 = getelementptr i8, ptr %0, i64 8240
   %450 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %451 = sext i32 %450 to i64
-  %452 = call fastcc zeroext i1 @"$Vector.reserve.714"(ptr %449, i64 %451)
+  %452 = call fastcc zeroext i1 @"$Vector.reserve.715"(ptr %449, i64 %451)
   br i1 %452, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %453 = getelementptr i8, ptr %0, i64 8192
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.706"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.707"(ptr %453, i64 %455)
   br i1 %456, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %457 = getelementptr i8, ptr %0, i64 8168
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.706"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.707"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -63298,7 +63393,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %510 = getelementptr i8, ptr %0, i64 8264
   %511 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %512 = sext i32 %511 to i64
-  %513 = call fastcc zeroext i1 @"$Vector.reserve.714"(ptr %510, i64 %512)
+  %513 = call fastcc zeroext i1 @"$Vector.reserve.715"(ptr %510, i64 %512)
   br i1 %513, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -63306,7 +63401,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", i32 %230)
+  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %230)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %515 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %515, i64 1023)
@@ -63372,7 +63467,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.706"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.707"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -63402,7 +63497,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.714"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.715"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -63450,7 +63545,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.601", ptr nonnull @"$string.718")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.601", ptr nonnull @"$string.719")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -63677,7 +63772,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6484
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.720", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.721", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -63719,7 +63814,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.721", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.722", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -63811,7 +63906,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.723", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.724", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -64411,7 +64506,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.728", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.729", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -64529,7 +64624,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.729", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.730", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -65102,7 +65197,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.730", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.731", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -65132,7 +65227,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.731", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.732", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -65255,7 +65350,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.724", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.725", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -65288,7 +65383,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.725", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.726", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -65318,7 +65413,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.726", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.727", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -65359,7 +65454,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.727", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.728", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

@@ -84,10 +84,11 @@ def test_figures_of_true_passes(source, tmp_path):
 
 
 def test_a_point_without_room_is_left_out_with_the_reason():
-    options = ["--num-pages", "8", "--max-seq", "96", "--max-batch", "4", "--no-profile"]
+    options = ["--num-pages", "8", "--max-seq", "96", "--max-batch", "300", "--no-profile"]
     arguments = ["--batch", "4", "--context", "32", "--prefill", "200", "--steps", "4", *options]
     report = glm_json("bench", "--device", "cpu", "--model", CAPITALS, *arguments)
     assert "the pool has 8" in report["decode"][0]["skipped"]
+    assert report["engine"]["max_step_tokens"] == 2 * 300
     assert "max_seq is 96" in report["prefill"][0]["skipped"]
 
 
