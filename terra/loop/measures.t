@@ -61,6 +61,8 @@ local function extend(Loop)
     step.is_graph = self.ranks:last_is_graph()
     if step.num_tokens == step.num_decode_tokens then
       self.decode_ns = step.device_ns
+    elseif not self.is_profiled then
+      self.scheduler.options.costs:learn(step.expected_ns, step.device_ns)
     end
     self:lock()
     self.steps:push(&step)

@@ -26,6 +26,10 @@ local struct LedgerRanks {
   num_sampled : int32
   num_awaited_forwards : int32
   decode_ns : int64
+  step_ns : int64
+  row_ns : int64
+  flight_ns : int64[num_flights]
+  device_ns : int64
   memory : &int8
   num_launched : int32
   num_landed : int32
@@ -215,6 +219,7 @@ terra LedgerRanks:launch(plan : &StepPlan, message : &C.glm_message) : int32
   for index = 0, plan.num_sample_rows do
     self.hashes[index] = self:context_hash(plan, plan.inputs.logit_rows[index])
   end
+  self.flight_ns[self.num_launched % num_flights] = self.decode_ns + self.step_ns + self.row_ns * plan.num_tokens
   self.num_launched = self.num_launched + 1
   if plan:awaits_masks() then
     return C.GLM_OK
@@ -229,6 +234,7 @@ end
 
 terra LedgerRanks:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
   C.memcpy(outputs.data, self.flights[self.num_landed % num_flights].data, outputs.bytes)
+  self.device_ns = self.flight_ns[self.num_landed % num_flights]
   self.num_landed = self.num_landed + 1
   return C.GLM_OK
 end
@@ -239,7 +245,7 @@ terra LedgerRanks:step(plan : &StepPlan, message : &C.glm_message) : int32
 end
 
 terra LedgerRanks:last_device_ns() : int64
-  return self.decode_ns
+  return self.device_ns
 end
 
 terra LedgerRanks:last_is_graph() : int32

@@ -124,6 +124,7 @@ local struct LedgerOptions {
   step_budget_ms : int32
   step_us : int32
   row_us : int32
+  device_percent : int32
   decode_context_ns : int32
   prefill_context_ns : int32
 }
@@ -170,6 +171,8 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   var shape = shape_of(o)
   self.ranks:init(shape, o.num_pages, o.page_size)
   self.ranks.decode_ns = o.decode_ns
+  self.ranks.step_ns = [int64](o.step_us) * o.device_percent * 10
+  self.ranks.row_ns = [int64](o.row_us) * o.device_percent * 10
   var chosen : loop.LoopOptions
   chosen.num_pages = o.num_pages
   chosen.page_size = o.page_size
@@ -215,6 +218,10 @@ terra probes.ledger_calls(handle : &opaque, calls : &int32)
   calls[1] = ranks.num_sampled
   calls[2] = ranks.num_landed
   calls[3] = ranks.num_awaited_forwards
+end
+
+terra probes.ledger_cost_factor(handle : &opaque) : double
+  return [&Ledger](handle).loop.scheduler.options.costs.factor
 end
 
 terra probes.ledger_is_consistent(handle : &opaque) : bool

@@ -4,6 +4,9 @@ local C = abi.C
 
 local costs = { most_levels = 48 }
 
+local least_factor, most_factor = 0.8, 1.25
+local num_averaged = 16
+
 local struct CostTable {
   size : int32
   rows : int32[costs.most_levels]
@@ -49,6 +52,7 @@ end
 
 local struct StepCosts {
   budget_ns : int64
+  factor : double
   rows : CostTable
   decode_context_ns : double
   prefill_context_ns : double
@@ -58,11 +62,29 @@ costs.StepCosts = StepCosts
 terra costs.unbounded() : StepCosts
   var result : StepCosts
   C.memset(&result, 0, sizeof(StepCosts))
+  result.factor = 1
   return result
 end
 
 terra StepCosts:is_bounded() : bool
   return self.budget_ns > 0
+end
+
+terra StepCosts:corrected_budget_ns() : int64
+  return [int64](self.budget_ns / self.factor)
+end
+
+local terra between(least : double, value : double, most : double) : double
+  value = terralib.select(value < least, least, value)
+  return terralib.select(value > most, most, value)
+end
+
+terra StepCosts:learn(expected_ns : int64, taken_ns : int64)
+  if expected_ns <= 0 or taken_ns <= 0 then
+    return
+  end
+  var ratio = between(least_factor, [double](taken_ns) / expected_ns, most_factor)
+  self.factor = self.factor + (ratio - self.factor) / num_averaged
 end
 
 terra StepCosts:of_prefill_context(context : int64) : int64

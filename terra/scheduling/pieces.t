@@ -39,8 +39,8 @@ terra Scheduler:open_budget()
       context = context + item:length()
     end
   end
-  var decode_ns, share = prices:of_step(rows, context, 0), prices.budget_ns / least_share
-  var limit_ns = greater(prices.budget_ns, decode_ns + share)
+  var decode_ns, budget_ns = prices:of_step(rows, context, 0), prices:corrected_budget_ns()
+  var limit_ns = greater(budget_ns, decode_ns + budget_ns / least_share)
   self.pieces = scheduler.Pieces { num_decode_rows = rows, decode_context = context, limit_ns = limit_ns, num_tokens = 0, context = 0 }
 end
 

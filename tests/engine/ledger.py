@@ -47,6 +47,7 @@ DEFAULTS = {
     "step_budget_ms": 0,
     "step_us": 0,
     "row_us": 0,
+    "device_percent": 0,
     "decode_context_ns": 0,
     "prefill_context_ns": 0,
 }
@@ -158,6 +159,10 @@ class Ledger:
         counts = (ctypes.c_int32 * len(CALLS))()
         self.library.ledger_calls(self.handle, counts)
         return dict(zip(CALLS, counts, strict=True))
+
+    def cost_factor(self) -> float:
+        """What steps with prompts took, over what they were expected to, so far."""
+        return self.library.ledger_cost_factor(self.handle)
 
     def is_consistent(self) -> bool:
         return self.library.ledger_is_consistent(self.handle)

@@ -45,6 +45,7 @@ LEDGER_FIELDS = (
     "step_budget_ms",
     "step_us",
     "row_us",
+    "device_percent",
     "decode_context_ns",
     "prefill_context_ns",
 )
@@ -82,6 +83,7 @@ FUNCTIONS = {
     "ledger_open": (HANDLE, ctypes.POINTER(LedgerOptions), MESSAGE),
     "ledger_close": (None, HANDLE),
     "ledger_fail_at": (None, HANDLE, INT32, INT32, ctypes.c_bool),
+    "ledger_cost_factor": (ctypes.c_double, HANDLE),
     "ledger_is_consistent": (ctypes.c_bool, HANDLE),
     "ledger_calls": (None, HANDLE, INT32_ARRAY),
     "ledger_iterate": (None, HANDLE),

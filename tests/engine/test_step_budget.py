@@ -143,6 +143,59 @@ def test_a_greater_priority_goes_first():
         assert set(ends_of(ledger.poll_all())) == {first}
 
 
+LONG = {"max_seq": 4096, "num_pages": 1100, "max_step_tokens": 256, "prefix_cache": 0}
+FINE = {"step_budget_ms": 20, "step_us": 1000, "row_us": 100}
+
+
+def long_prompts(ledger: Ledger, count: int) -> list[int]:
+    """Prompt tokens of each step in which so many prompts of 4,000 tokens are computed."""
+    ids = [ledger.submit(request(4000, key=i)) for i in range(count)]
+    pieces, ended = [], set()
+    while len(ended) < len(ids):
+        pieces.append(step(ledger)[1])
+        ended |= set(ends_of(ledger.poll_all()))
+    return pieces
+
+
+@pytest.mark.parametrize("plans_ahead", [0, 1])
+@pytest.mark.parametrize(("device_percent", "settled"), [(110, 168), (103, 184), (95, 200)])
+def test_steps_that_take_longer_than_expected_become_shorter(device_percent, settled, plans_ahead):
+    with Ledger(device_percent=device_percent, plans_ahead=plans_ahead, **LONG, **FINE) as ledger:
+        pieces = long_prompts(ledger, 5)
+        assert pieces[0] == 188
+        assert pieces[80] == settled
+        assert ledger.cost_factor() == pytest.approx(device_percent / 100, abs=0.002)
+        assert cost_of_device_us(settled, device_percent) <= 20_000
+        assert cost_of_device_us(settled + PAGE, device_percent) > 19_900
+
+
+def cost_of_device_us(num_rows: int, device_percent: int) -> float:
+    return (FINE["step_us"] + num_rows * FINE["row_us"]) * device_percent / 100
+
+
+@pytest.mark.parametrize(
+    ("device_percent", "factor"), [(0, 1.0), (1, 0.8), (80, 0.8), (125, 1.25), (100_000, 1.25)]
+)
+def test_what_is_learnt_of_steps_is_bounded(device_percent, factor):
+    with Ledger(device_percent=device_percent, **LONG, **FINE) as ledger:
+        long_prompts(ledger, 6)
+        assert ledger.cost_factor() == pytest.approx(factor, abs=0.002)
+        assert 0.8 <= ledger.cost_factor() <= 1.25
+
+
+def test_steps_without_prompts_or_without_a_price_teach_nothing():
+    with Ledger(device_percent=120, **COSTS, step_budget_ms=10) as ledger:
+        with_decode_rows(ledger, 2)
+        learnt = ledger.cost_factor()
+        assert learnt > 1
+        assert steps(ledger, 20) == [(2, 0)] * 20
+        assert ledger.cost_factor() == learnt
+    with Ledger(device_percent=120, decode_ns=10**6) as ledger:
+        ledger.submit(request(20))
+        ledger.run()
+        assert ledger.cost_factor() == 1
+
+
 @PROPERTY_SETTINGS
 @given(
     budget_ms=st.integers(1, 30),

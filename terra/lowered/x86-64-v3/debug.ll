@@ -59,7 +59,7 @@ target triple = "x86_64-pc-linux-gnu"
 %53 = type { %46, i32, i32, i32, i32, i64, i32, i32, i32, i64, i64, i64, i64 }
 %54 = type { i64, i64, i64, i64, i32, i32, i32, i32, i32, i64, i64 }
 %55 = type { ptr, i64, i64 }
-%56 = type { i64, %57, double, double }
+%56 = type { i64, double, %57, double, double }
 %57 = type { i32, [48 x i32], [48 x i64] }
 %58 = type { ptr, i64 }
 %59 = type { ptr, i64 }
@@ -220,8 +220,8 @@ target triple = "x86_64-pc-linux-gnu"
 %214 = type { i32, i32, i64 }
 %215 = type { %216, %217, %11, ptr, i8 }
 %216 = type { ptr, ptr, %38, %39, %47, %50, %34, %35, %35, i64, i8, i8, i8, i8, i8, i8, %5, %51, %51, %51, i32, %52, i32, i64, i64, ptr, %53, i64, i64, i64, i64, i64, i64, i64, i64, i8, i64, %54, %54, %55, i8 }
-%217 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %49, [2 x %49], ptr, i32, i32, i64, ptr, i32, i32 }
-%218 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%217 = type { i8, i32, i32, %32, ptr, ptr, ptr, i32, i32, i32, i32, i8, %49, [2 x %49], ptr, i32, i32, i64, i64, i64, [2 x i64], i64, ptr, i32, i32 }
+%218 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %219 = type { i32, i32, i32, i32, i32, i32, i32 }
 %220 = type { i32, i32, i32, i32, i32 }
 %221 = type { ptr, i64, i64 }
@@ -276,650 +276,650 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.33" = private unnamed_addr constant [21 x i8] c"no step is in flight\00", align 1
 @"$string.34" = private unnamed_addr constant [71 x i8] c"the operations of a step could not be timed: %d of at most %d recorded\00", align 1
 @"$string.35" = private unnamed_addr constant [33 x i8] c"the time of %s could not be read\00", align 1
-@"$string.36" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
-@"$string.37" = private unnamed_addr constant [35 x i8] c"a step lands before it was sampled\00", align 1
-@"$string.38" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
-@"$string.39" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
-@"$string.40" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
-@"$string.41" = private unnamed_addr constant [12 x i8] c"kv_events.t\00", align 1
-@"$string.42" = private unnamed_addr constant [38 x i8] c"a KV event is pushed into a full ring\00", align 1
-@"$string.43" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
-@"$string.44" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
-@"$string.45" = private unnamed_addr constant [52 x i8] c"a page with cached children leaves the prefix cache\00", align 1
-@"$string.46" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
-@"$string.47" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
-@"$string.48" = private unnamed_addr constant [67 x i8] c"penalties and biases leave none of the tokens that the mask allows\00", align 1
-@"$string.49" = private unnamed_addr constant [30 x i8] c"%s for token %d of the output\00", align 1
-@"$string.50" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
-@"$string.51" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
-@"$string.52" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
-@"$string.53" = private unnamed_addr constant [46 x i8] c"the state is null, freed or of another engine\00", align 1
-@"$string.54" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
-@"$string.55" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
-@"$string.56" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
-@"$string.57" = private unnamed_addr constant [6 x i8] c"token\00", align 1
-@"$string.58" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
-@"$string.59" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
-@"$string.60" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
-@"$string.61" = private unnamed_addr constant [25 x i8] c"a free page has an owner\00", align 1
-@"$string.62" = private unnamed_addr constant [35 x i8] c"a free page is in the prefix cache\00", align 1
-@"$string.63" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
-@"$string.64" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
-@"$string.65" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
-@"$string.66" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.67" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
-@"$string.68" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
-@"$string.69" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
-@"$string.70" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
-@"$string.71" = private unnamed_addr constant [25 x i8] c"reduce_add_norm_quantise\00", align 1
-@"$string.72" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
-@"$string.73" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
-@"$string.74" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
-@"$string.75" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
-@"$string.76" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
-@"$string.77" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
-@"$string.78" = private unnamed_addr constant [6 x i8] c"route\00", align 1
-@"$string.79" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
-@"$string.80" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
-@"$string.81" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
-@"$string.82" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
-@"$string.83" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
-@"$string.84" = private unnamed_addr constant [11 x i8] c"all_to_all\00", align 1
-@"$string.85" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
-@"$string.87" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
-@"$string.88" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
-@"$string.89" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
-@"$string.90" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
-@"$string.91" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
-@"$string.92" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
-@"$string.93" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
-@"$string.94" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
-@"$string.95" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
-@"$string.96" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
-@"$string.97" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
+@"$string.37" = private unnamed_addr constant [10 x i8] c"advance.t\00", align 1
+@"$string.38" = private unnamed_addr constant [35 x i8] c"a step lands before it was sampled\00", align 1
+@"$string.39" = private unnamed_addr constant [45 x i8] c"a page without owner enters the prefix cache\00", align 1
+@"$string.40" = private unnamed_addr constant [37 x i8] c"a page enters the prefix cache twice\00", align 1
+@"$string.41" = private unnamed_addr constant [55 x i8] c"the parent of a cached page is not in the prefix cache\00", align 1
+@"$string.42" = private unnamed_addr constant [12 x i8] c"kv_events.t\00", align 1
+@"$string.43" = private unnamed_addr constant [38 x i8] c"a KV event is pushed into a full ring\00", align 1
+@"$string.44" = private unnamed_addr constant [22 x i8] c"a free page is shared\00", align 1
+@"$string.45" = private unnamed_addr constant [75 x i8] c"the logits after position %lld (for token %d of the output) are not finite\00", align 1
+@"$string.46" = private unnamed_addr constant [52 x i8] c"a page with cached children leaves the prefix cache\00", align 1
+@"$string.47" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
+@"$string.48" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
+@"$string.49" = private unnamed_addr constant [67 x i8] c"penalties and biases leave none of the tokens that the mask allows\00", align 1
+@"$string.50" = private unnamed_addr constant [30 x i8] c"%s for token %d of the output\00", align 1
+@"$string.51" = private unnamed_addr constant [39 x i8] c"a sequence outgrows its list of tokens\00", align 1
+@"$string.52" = private unnamed_addr constant [36 x i8] c"the last element of an empty vector\00", align 1
+@"$string.53" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
+@"$string.54" = private unnamed_addr constant [46 x i8] c"the state is null, freed or of another engine\00", align 1
+@"$string.55" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
+@"$string.56" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
+@"$string.57" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
+@"$string.58" = private unnamed_addr constant [6 x i8] c"token\00", align 1
+@"$string.59" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
+@"$string.60" = private unnamed_addr constant [38 x i8] c"a sequence outgrows its list of pages\00", align 1
+@"$string.61" = private unnamed_addr constant [39 x i8] c"an eviction from an empty prefix cache\00", align 1
+@"$string.62" = private unnamed_addr constant [25 x i8] c"a free page has an owner\00", align 1
+@"$string.63" = private unnamed_addr constant [35 x i8] c"a free page is in the prefix cache\00", align 1
+@"$string.64" = private unnamed_addr constant [47 x i8] c"a decode segment comes after a prefill segment\00", align 1
+@"$string.65" = private unnamed_addr constant [32 x i8] c"a segment does not fit its step\00", align 1
+@"$string.66" = private unnamed_addr constant [35 x i8] c"more steps in flight than stagings\00", align 1
+@"$string.67" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
+@"$string.68" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
+@"$string.69" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.70" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
+@"$string.71" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
+@"$string.72" = private unnamed_addr constant [25 x i8] c"reduce_add_norm_quantise\00", align 1
+@"$string.73" = private unnamed_addr constant [7 x i8] c"linear\00", align 1
+@"$string.74" = private unnamed_addr constant [11 x i8] c"linear qkv\00", align 1
+@"$string.75" = private unnamed_addr constant [16 x i8] c"norm_rope_store\00", align 1
+@"$string.76" = private unnamed_addr constant [10 x i8] c"attention\00", align 1
+@"$string.77" = private unnamed_addr constant [9 x i8] c"quantise\00", align 1
+@"$string.78" = private unnamed_addr constant [14 x i8] c"linear output\00", align 1
+@"$string.79" = private unnamed_addr constant [6 x i8] c"route\00", align 1
+@"$string.80" = private unnamed_addr constant [15 x i8] c"linear gate_up\00", align 1
+@"$string.81" = private unnamed_addr constant [16 x i8] c"swiglu_quantise\00", align 1
+@"$string.82" = private unnamed_addr constant [12 x i8] c"linear down\00", align 1
+@"$string.83" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
+@"$string.84" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
+@"$string.85" = private unnamed_addr constant [11 x i8] c"all_to_all\00", align 1
+@"$string.86" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
+@"$string.88" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
+@"$string.89" = private unnamed_addr constant [13 x i8] c"compaction.t\00", align 1
+@"$string.90" = private unnamed_addr constant [49 x i8] c"a page in the list of cached pages is not cached\00", align 1
+@"$string.91" = private unnamed_addr constant [33 x i8] c"the list of cached pages is torn\00", align 1
+@"$string.92" = private unnamed_addr constant [39 x i8] c"the list of cached pages loses its end\00", align 1
+@"$string.93" = private unnamed_addr constant [45 x i8] c"a page in the prefix cache is not registered\00", align 1
+@"$string.94" = private unnamed_addr constant [41 x i8] c"a cached page is not found by its tokens\00", align 1
+@"$string.95" = private unnamed_addr constant [12 x i8] c"iteration.t\00", align 1
+@"$string.96" = private unnamed_addr constant [42 x i8] c"pages, sequences and page tables disagree\00", align 1
+@"$string.97" = private unnamed_addr constant [9 x i8] c"events.t\00", align 1
+@"$string.98" = private unnamed_addr constant [36 x i8] c"an event is pushed into a full ring\00", align 1
 @"<global>" = internal global i32 0
-@"<global>.101" = internal global %0 zeroinitializer
-@"$string.102" = private unnamed_addr constant [56 x i8] c"engine is null or freed: expected what init_engine gave\00", align 1
-@"$string.103" = private unnamed_addr constant [13 x i8] c"libcuda.so.1\00", align 1
-@"$string.104" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
-@"$string.105" = private unnamed_addr constant [39 x i8] c"/usr/lib/x86_64-linux-gnu/libcuda.so.1\00", align 1
-@"$string.106" = private unnamed_addr constant [54 x i8] c"/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1\00", align 1
-@"$string.107" = private unnamed_addr constant [24 x i8] c"/usr/lib64/libcuda.so.1\00", align 1
-@"$string.108" = private unnamed_addr constant [36 x i8] c"/run/opengl-driver/lib/libcuda.so.1\00", align 1
-@"$string.109" = private unnamed_addr constant [30 x i8] c"/usr/lib/wsl/lib/libcuda.so.1\00", align 1
-@"$string.110" = private unnamed_addr constant [37 x i8] c"/usr/local/nvidia/lib64/libcuda.so.1\00", align 1
-@"$string.111" = private unnamed_addr constant [35 x i8] c"/usr/local/nvidia/lib/libcuda.so.1\00", align 1
-@"$string.112" = private unnamed_addr constant [7 x i8] c"cuInit\00", align 1
-@"$string.113" = private unnamed_addr constant [17 x i8] c"cuDeviceGetCount\00", align 1
-@"$string.114" = private unnamed_addr constant [64 x i8] c"%s is no NVIDIA driver: it has no cuInit or no cuDeviceGetCount\00", align 1
-@"$string.115" = private unnamed_addr constant [20 x i8] c"CUDA_MODULE_LOADING\00", align 1
-@"$string.116" = private unnamed_addr constant [6 x i8] c"EAGER\00", align 1
-@"$string.117" = private unnamed_addr constant [54 x i8] c"the NVIDIA driver %.512s fails with CUDA error %d; %s\00", align 1
-@"$string.118" = private unnamed_addr constant [37 x i8] c"device cpu computes on the processor\00", align 1
-@"$string.119" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
-@"$string.120" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.121" = private unnamed_addr constant [76 x i8] c"an NVIDIA driver is here (%.256s): expected a GPU, got none from %.256s; %s\00", align 1
-@"$string.122" = private unnamed_addr constant [103 x i8] c"an NVIDIA driver is here (%.256s), but %s is not: expected it on the loader's search path or in %s; %s\00", align 1
-@"$string.123" = private unnamed_addr constant [170 x i8] c"/usr/lib/x86_64-linux-gnu, /usr/lib/x86_64-linux-gnu/nvidia/current, /usr/lib64, /run/opengl-driver/lib, /usr/lib/wsl/lib, /usr/local/nvidia/lib64, /usr/local/nvidia/lib\00", align 1
-@"$string.124" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
-@"$string.125" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
-@"$string.126" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
-@"$string.127" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
-@"$string.131" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
-@"$string.132" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
-@"$string.133" = private unnamed_addr constant [9 x i8] c"num_gpus\00", align 1
-@"$string.134" = private unnamed_addr constant [7 x i8] c"driver\00", align 1
-@"$string.135" = private unnamed_addr constant [7 x i8] c"device\00", align 1
-@"$string.136" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
-@"$string.137" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.139" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
-@"<global>.142" = internal global i32 0
-@"<global>.143" = internal global i64 0
-@"$string.144" = private unnamed_addr constant [38 x i8] c"out of memory for the report's handle\00", align 1
-@"$string.153" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.154" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.155" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.156" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.157" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.158" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.159" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.160" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.161" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.162" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.163" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.164" = private unnamed_addr constant [44 x i8] c"%s: the file has %lld bytes, more than %lld\00", align 1
-@"$string.165" = private unnamed_addr constant [5 x i8] c"read\00", align 1
-@"$string.166" = private unnamed_addr constant [62 x i8] c"%s: the file shrank from %lld to %lld bytes while it was read\00", align 1
-@"$string.169" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.170" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.171" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
-@"$string.174" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.175" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.176" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.177" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.178" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.179" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.180" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.182" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.188" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.190" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.191" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.192" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.193" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.194" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.195" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.196" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.197" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.198" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.199" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.200" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.201" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.202" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.203" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.204" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.205" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.206" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.207" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.208" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.209" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.210" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.211" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.212" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.213" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.214" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.215" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.216" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.217" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.218" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.219" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.220" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.221" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.222" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.223" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.224" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.225" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.226" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.227" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.228" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.229" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.230" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.231" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.232" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.233" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.234" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.235" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.236" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.237" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.238" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.239" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.240" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.241" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.242" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.243" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.244" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.245" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.246" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.247" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.248" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.249" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.250" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.251" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.252" = private unnamed_addr constant [71 x i8] c"%s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
-@"$string.253" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.254" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.255" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.256" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.257" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.258" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.259" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.260" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.261" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.262" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.263" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.264" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.265" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.266" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.267" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.268" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.269" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.270" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.271" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.272" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.273" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.274" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.275" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.276" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.277" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.278" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.279" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.280" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.281" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.282" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.283" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.284" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.285" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.286" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.287" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.288" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.289" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.295" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.296" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.297" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.298" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.299" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.300" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.301" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.302" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.303" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.304" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.305" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.307" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.308" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.309" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.310" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.311" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.320" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.332" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.333" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.336" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.340" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.341" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.343" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.344" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.345" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.346" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.347" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.348" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.349" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.350" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.352" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.353" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.354" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.356" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.358" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.359" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.360" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.362" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.363" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.364" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.366" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.367" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.368" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.369" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.370" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.373" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.374" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.378" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
-@"<global>.379" = internal global i32 0
-@"<global>.380" = internal global ptr null
-@"<global>.381" = internal global %1 undef
-@"$string.386" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.387" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.388" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.389" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.390" = private unnamed_addr constant [2 x i8] c".\00", align 1
-@"$string.391" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.394" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.395" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.396" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.397" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.398" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.399" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.400" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.401" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.402" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.403" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.404" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.405" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.406" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.407" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.408" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.409" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.410" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.411" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.412" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.413" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.414" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.415" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.416" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.417" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.418" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.419" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.420" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.421" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.422" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.423" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.424" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.425" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.426" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.427" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.428" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.429" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.430" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.431" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.432" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.433" = private unnamed_addr constant [2 x i8] c"[\00", align 1
-@"$string.434" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.435" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.436" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.437" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.439" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.443" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.444" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.445" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.446" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.447" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.448" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.449" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.450" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.451" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.452" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.453" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.454" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.455" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.456" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.457" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.458" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.459" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.460" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.461" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.462" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.463" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.464" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.465" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.466" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.467" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.468" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.470" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.471" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.472" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.473" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.474" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.475" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.476" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.478" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.479" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.480" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.481" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.482" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.483" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.484" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.485" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.486" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.487" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.488" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.489" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.490" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.491" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.492" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.493" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.494" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.495" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.496" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.497" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.498" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.499" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.500" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.502" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.503" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.508" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.509" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.510" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.511" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.512" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.513" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.514" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.515" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.516" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.517" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.518" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.519" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.520" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.521" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.522" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.523" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.524" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.525" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.526" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.527" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.528" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.529" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.530" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.531" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.532" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.533" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.534" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.535" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.536" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.537" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.538" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.539" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.540" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.541" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.542" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.543" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.544" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.545" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.546" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.547" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.548" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.549" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.550" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.551" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.552" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.553" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.554" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.555" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.556" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.557" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.558" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.559" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.560" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.561" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.562" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.563" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.564" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.565" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.566" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.567" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.568" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.572" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.573" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.574" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.575" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.576" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.577" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.578" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.579" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.580" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.581" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.582" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.583" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.584" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.585" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.587" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.588" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.589" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.590" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.592" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.593" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.594" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.595" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.596" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.597" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.598" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.599" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.600" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.601" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.602" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.603" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.604" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.605" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.606" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.607" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.608" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.609" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.610" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.611" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.612" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.613" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.614" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.615" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.616" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.617" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.618" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.619" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.620" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.621" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.622" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.623" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.624" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.625" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.626" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.627" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.628" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.629" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.630" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.631" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.632" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.633" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.634" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.635" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.636" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.637" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.638" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.639" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.640" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.641" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.642" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.643" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.644" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.645" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.646" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.647" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.648" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.649" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.650" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.651" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.652" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.653" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.654" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.655" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.656" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.657" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.658" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.659" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.660" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.661" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.662" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.663" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.664" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.665" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.666" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.667" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.668" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.669" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.670" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.671" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.672" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.673" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.674" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.675" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.676" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.677" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.678" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.679" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.680" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.681" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.682" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.683" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.684" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.685" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.686" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.687" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.688" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.689" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.690" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.691" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.692" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.693" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.694" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.695" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.696" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.697" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.698" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.699" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.700" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.701" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.702" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.703" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.704" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.705" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.706" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.709" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.710" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.711" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.712" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.713" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.717" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.718" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.719" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.720" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.721" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.730" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.731" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.732" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.733" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.734" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.735" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.736" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.737" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.738" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.739" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.740" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.741" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.742" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.744" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.745" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.746" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.748" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.749" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.754" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.755" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.756" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.757" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.758" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.759" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.761" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
-@"$string.763" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.764" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.765" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.766" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.767" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.768" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.771" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.772" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.773" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.797" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.826" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.837" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.839" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.840" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.847" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.848" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.849" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.850" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.851" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.852" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.853" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.875" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.889" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.890" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.891" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.892" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.899" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.901" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.911" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"<global>.102" = internal global %0 zeroinitializer
+@"$string.103" = private unnamed_addr constant [56 x i8] c"engine is null or freed: expected what init_engine gave\00", align 1
+@"$string.104" = private unnamed_addr constant [13 x i8] c"libcuda.so.1\00", align 1
+@"$string.105" = private unnamed_addr constant [5 x i8] c"%s%s\00", align 1
+@"$string.106" = private unnamed_addr constant [39 x i8] c"/usr/lib/x86_64-linux-gnu/libcuda.so.1\00", align 1
+@"$string.107" = private unnamed_addr constant [54 x i8] c"/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1\00", align 1
+@"$string.108" = private unnamed_addr constant [24 x i8] c"/usr/lib64/libcuda.so.1\00", align 1
+@"$string.109" = private unnamed_addr constant [36 x i8] c"/run/opengl-driver/lib/libcuda.so.1\00", align 1
+@"$string.110" = private unnamed_addr constant [30 x i8] c"/usr/lib/wsl/lib/libcuda.so.1\00", align 1
+@"$string.111" = private unnamed_addr constant [37 x i8] c"/usr/local/nvidia/lib64/libcuda.so.1\00", align 1
+@"$string.112" = private unnamed_addr constant [35 x i8] c"/usr/local/nvidia/lib/libcuda.so.1\00", align 1
+@"$string.113" = private unnamed_addr constant [7 x i8] c"cuInit\00", align 1
+@"$string.114" = private unnamed_addr constant [17 x i8] c"cuDeviceGetCount\00", align 1
+@"$string.115" = private unnamed_addr constant [64 x i8] c"%s is no NVIDIA driver: it has no cuInit or no cuDeviceGetCount\00", align 1
+@"$string.116" = private unnamed_addr constant [20 x i8] c"CUDA_MODULE_LOADING\00", align 1
+@"$string.117" = private unnamed_addr constant [6 x i8] c"EAGER\00", align 1
+@"$string.118" = private unnamed_addr constant [54 x i8] c"the NVIDIA driver %.512s fails with CUDA error %d; %s\00", align 1
+@"$string.119" = private unnamed_addr constant [37 x i8] c"device cpu computes on the processor\00", align 1
+@"$string.120" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
+@"$string.121" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
+@"$string.122" = private unnamed_addr constant [76 x i8] c"an NVIDIA driver is here (%.256s): expected a GPU, got none from %.256s; %s\00", align 1
+@"$string.123" = private unnamed_addr constant [103 x i8] c"an NVIDIA driver is here (%.256s), but %s is not: expected it on the loader's search path or in %s; %s\00", align 1
+@"$string.124" = private unnamed_addr constant [170 x i8] c"/usr/lib/x86_64-linux-gnu, /usr/lib/x86_64-linux-gnu/nvidia/current, /usr/lib64, /run/opengl-driver/lib, /usr/lib/wsl/lib, /usr/local/nvidia/lib64, /usr/local/nvidia/lib\00", align 1
+@"$string.125" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.126" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
+@"$string.127" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
+@"$string.128" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
+@"$string.132" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
+@"$string.133" = private unnamed_addr constant [5 x i8] c"%lld\00", align 1
+@"$string.134" = private unnamed_addr constant [9 x i8] c"num_gpus\00", align 1
+@"$string.135" = private unnamed_addr constant [7 x i8] c"driver\00", align 1
+@"$string.136" = private unnamed_addr constant [7 x i8] c"device\00", align 1
+@"$string.137" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
+@"$string.138" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
+@"$string.140" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"<global>.143" = internal global i32 0
+@"<global>.144" = internal global i64 0
+@"$string.145" = private unnamed_addr constant [38 x i8] c"out of memory for the report's handle\00", align 1
+@"$string.154" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.155" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.156" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.157" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.158" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.159" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.160" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.161" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.162" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.163" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.164" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.165" = private unnamed_addr constant [44 x i8] c"%s: the file has %lld bytes, more than %lld\00", align 1
+@"$string.166" = private unnamed_addr constant [5 x i8] c"read\00", align 1
+@"$string.167" = private unnamed_addr constant [62 x i8] c"%s: the file shrank from %lld to %lld bytes while it was read\00", align 1
+@"$string.170" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.171" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.172" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.175" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.176" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.177" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.178" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.179" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.180" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.181" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.183" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.189" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.191" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.192" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.193" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.194" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.195" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.196" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.197" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.198" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.199" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.200" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.201" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.202" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.203" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.204" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.205" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.206" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.207" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.208" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.209" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.210" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.211" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.212" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.213" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.214" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.215" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.216" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.217" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.218" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.219" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.220" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.221" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.222" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.223" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.224" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.225" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.226" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.227" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.228" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.229" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.230" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.231" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.232" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.233" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.234" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.235" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.236" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.237" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.238" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.239" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.240" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.241" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.242" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.243" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.244" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.245" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.246" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.247" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.248" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.249" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.250" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.251" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.252" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.253" = private unnamed_addr constant [71 x i8] c"%s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
+@"$string.254" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.255" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.256" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.257" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.258" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.259" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.260" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.261" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.262" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.263" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.264" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.265" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.266" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.267" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.268" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.269" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.270" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.271" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.272" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.273" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.274" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.275" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.276" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.277" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.278" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.279" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.280" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.281" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.282" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.283" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.284" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.285" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.286" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.287" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.288" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.289" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.290" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.296" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.297" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.298" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.299" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.300" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.301" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.302" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.303" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.304" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.305" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.306" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.308" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.309" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.310" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.311" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.312" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.321" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.333" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.334" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.337" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.341" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.342" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.344" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.345" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.346" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.347" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.348" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.349" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.350" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.351" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.353" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.354" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.355" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.357" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.359" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.360" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.361" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.363" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.364" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.365" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.367" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.368" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.369" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.370" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.371" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.374" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.375" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.379" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"<global>.380" = internal global i32 0
+@"<global>.381" = internal global ptr null
+@"<global>.382" = internal global %1 undef
+@"$string.387" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.388" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.389" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.390" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.391" = private unnamed_addr constant [2 x i8] c".\00", align 1
+@"$string.392" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.395" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.396" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.397" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.398" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.399" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.400" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.401" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.402" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.403" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.404" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.405" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.406" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.407" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.408" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.409" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.410" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.411" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.412" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.413" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.414" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.415" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.416" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.417" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.418" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.419" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.420" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.421" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.422" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.423" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.424" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.425" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.426" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.427" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.428" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.429" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.430" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.431" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.432" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.433" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.434" = private unnamed_addr constant [2 x i8] c"[\00", align 1
+@"$string.435" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.436" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.437" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.438" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.440" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.444" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.445" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.446" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.447" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.448" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.449" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.450" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.451" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.452" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.453" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.454" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.455" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.456" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.457" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.458" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.459" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.460" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.461" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.462" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.463" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.464" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.465" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.466" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.467" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.468" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.469" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.471" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.472" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.473" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.474" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.475" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.476" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.477" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.479" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.480" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.481" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.482" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.483" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.484" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.485" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.486" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.487" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.488" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.489" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.490" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.491" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.492" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.493" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.494" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.495" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.496" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.497" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.498" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.499" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.500" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.501" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.503" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.504" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.509" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.510" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.512" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.513" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.514" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.515" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.516" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.517" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.518" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.519" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.520" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.521" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.522" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.523" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.524" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.525" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.526" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.527" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.528" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.529" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.530" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.531" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.532" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.533" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.534" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.535" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.536" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.537" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.538" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.539" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.540" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.541" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.542" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.543" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.544" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.545" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.546" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.547" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.548" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.549" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.550" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.551" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.552" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.553" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.554" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.555" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.556" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.557" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.558" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.559" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.560" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.561" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.562" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.563" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.564" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.565" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.566" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.567" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.568" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.569" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.573" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.574" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.575" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.576" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.577" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.578" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.579" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.580" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.581" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.582" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.583" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.584" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.585" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.586" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.588" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.589" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.590" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.591" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.593" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.594" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.595" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.596" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.597" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.598" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.599" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.600" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.601" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.602" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.603" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.604" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.605" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.606" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.607" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.608" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.609" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.610" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.611" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.612" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.613" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.614" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.615" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.616" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.617" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.618" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.619" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.620" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.621" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.622" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.623" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.624" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.625" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.626" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.627" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.628" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.629" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.630" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.631" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.632" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.633" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.634" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.635" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.636" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.637" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.638" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.639" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.640" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.641" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.642" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.643" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.644" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.645" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.646" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.647" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.648" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.649" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.650" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.651" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.652" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.653" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.654" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.655" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.656" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.657" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.658" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.659" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.660" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.661" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.662" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.663" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.664" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.665" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.666" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.667" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.668" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.669" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.670" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.671" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.672" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.673" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.674" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.675" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.676" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.677" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.678" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.679" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.680" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.681" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.682" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.683" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.684" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.685" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.686" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.687" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.688" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.689" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.690" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.691" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.692" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.693" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.694" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.695" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.696" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.697" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.698" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.699" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.700" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.701" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.702" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.703" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.704" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.705" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.706" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.707" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.710" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.711" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.712" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.713" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.714" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.718" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.719" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.720" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.721" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.722" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.731" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.732" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.733" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.734" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.735" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.736" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.737" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.738" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.739" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.740" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.741" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.742" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.743" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.745" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.746" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.747" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.749" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.750" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.755" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.756" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.757" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.758" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.759" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.760" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.762" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
+@"$string.764" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.765" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.766" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.767" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.768" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.769" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.772" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.773" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.774" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.798" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.827" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.838" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.840" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.841" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.848" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.849" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.850" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.851" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.852" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.853" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.854" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.876" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.890" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.891" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.892" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.893" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.900" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.902" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.912" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -1047,7 +1047,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.102")
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.103")
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -9132,64 +9132,85 @@ entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
+  %5 = alloca %4, align 8
   %step = alloca %54, align 8
   %now = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %37, ptr %5, i32 0, i32 38
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 72, i1 false)
-  %7 = load i64, ptr %now, align 8
-  %8 = getelementptr %54, ptr %step, i32 0, i32 0
-  store i64 %7, ptr %8, align 8
-  %9 = load i64, ptr %now, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %37, ptr %10, i32 0, i32 32
-  store i64 %9, ptr %11, align 8
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %37, ptr %12, i32 0, i32 0
-  %14 = load ptr, ptr %13, align 8
-  %15 = call i64 @"$RankGroup.last_device_ns"(ptr %14)
-  %16 = getelementptr %54, ptr %step, i32 0, i32 1
-  store i64 %15, ptr %16, align 8
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %37, ptr %17, i32 0, i32 0
-  %19 = load ptr, ptr %18, align 8
-  %20 = call i32 @"$RankGroup.last_is_graph"(ptr %19)
-  %21 = getelementptr %54, ptr %step, i32 0, i32 8
-  store i32 %20, ptr %21, align 4
-  %22 = getelementptr %54, ptr %step, i32 0, i32 4
-  %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %54, ptr %step, i32 0, i32 5
-  %25 = load i32, ptr %24, align 4
-  %26 = icmp eq i32 %23, %25
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
-  br i1 %28, label %then, label %else
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %37, ptr %6, i32 0, i32 38
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %7, i64 72, i1 false)
+  %8 = load i64, ptr %now, align 8
+  %9 = getelementptr %54, ptr %step, i32 0, i32 0
+  store i64 %8, ptr %9, align 8
+  %10 = load i64, ptr %now, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %37, ptr %11, i32 0, i32 32
+  store i64 %10, ptr %12, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %37, ptr %13, i32 0, i32 0
+  %15 = load ptr, ptr %14, align 8
+  %16 = call i64 @"$RankGroup.last_device_ns"(ptr %15)
+  %17 = getelementptr %54, ptr %step, i32 0, i32 1
+  store i64 %16, ptr %17, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %37, ptr %18, i32 0, i32 0
+  %20 = load ptr, ptr %19, align 8
+  %21 = call i32 @"$RankGroup.last_is_graph"(ptr %20)
+  %22 = getelementptr %54, ptr %step, i32 0, i32 8
+  store i32 %21, ptr %22, align 4
+  %23 = getelementptr %54, ptr %step, i32 0, i32 4
+  %24 = load i32, ptr %23, align 4
+  %25 = getelementptr %54, ptr %step, i32 0, i32 5
+  %26 = load i32, ptr %25, align 4
+  %27 = icmp eq i32 %24, %26
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then, label %else
 
 then:                                             ; preds = %entry
-  %29 = getelementptr %54, ptr %step, i32 0, i32 1
-  %30 = load i64, ptr %29, align 8
-  %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %37, ptr %31, i32 0, i32 33
-  store i64 %30, ptr %32, align 8
+  %30 = getelementptr %54, ptr %step, i32 0, i32 1
+  %31 = load i64, ptr %30, align 8
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %37, ptr %32, i32 0, i32 33
+  store i64 %31, ptr %33, align 8
   br label %merge
 
 else:                                             ; preds = %entry
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %37, ptr %34, i32 0, i32 40
+  %36 = load i8, ptr %35, align 1
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %else2, label %then1
+
+then1:                                            ; preds = %else
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %37, ptr %38, i32 0, i32 3
+  %40 = getelementptr %39, ptr %39, i32 0, i32 0
+  %41 = getelementptr %40, ptr %40, i32 0, i32 8
+  %42 = getelementptr %54, ptr %step, i32 0, i32 10
+  %43 = load i64, ptr %42, align 8
+  %44 = getelementptr %54, ptr %step, i32 0, i32 1
+  %45 = load i64, ptr %44, align 8
+  call void @"$StepCosts.learn"(ptr %41, i64 %43, i64 %45)
+  %46 = load %4, ptr %5, align 1
   br label %merge
 
-merge:                                            ; preds = %else, %then
-  %33 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock"(ptr %33)
-  %34 = load %4, ptr %4, align 1
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %37, ptr %35, i32 0, i32 39
-  call void @"$StepRing.push"(ptr %36, ptr %step)
-  %37 = load %4, ptr %3, align 1
-  %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock"(ptr %38)
-  %39 = load %4, ptr %2, align 1
+else2:                                            ; preds = %else
+  br label %merge
+
+merge:                                            ; preds = %else2, %then1, %then
+  %47 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock"(ptr %47)
+  %48 = load %4, ptr %4, align 1
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %37, ptr %49, i32 0, i32 39
+  call void @"$StepRing.push"(ptr %50, ptr %step)
+  %51 = load %4, ptr %3, align 1
+  %52 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock"(ptr %52)
+  %53 = load %4, ptr %2, align 1
   ret void
 }
 
@@ -9248,6 +9269,94 @@ entry:
 
 dead:                                             ; No predecessors!
   ret i32 undef
+}
+
+define internal void @"$StepCosts.learn"(ptr %0, i64 %1, i64 %2) {
+entry:
+  %ratio = alloca double, align 8
+  %3 = alloca %4, align 8
+  %taken_ns = alloca i64, align 8
+  %expected_ns = alloca i64, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store i64 %1, ptr %expected_ns, align 8
+  store i64 %2, ptr %taken_ns, align 8
+  %4 = load i64, ptr %expected_ns, align 8
+  %5 = icmp sle i64 %4, 0
+  %6 = zext i1 %5 to i8
+  %7 = trunc i8 %6 to i1
+  br i1 %7, label %then, label %or.lhs.false
+
+then:                                             ; preds = %or.lhs.false, %entry
+  %8 = load %4, ptr %3, align 1
+  ret void
+
+or.lhs.false:                                     ; preds = %entry
+  %9 = load i64, ptr %taken_ns, align 8
+  %10 = icmp sle i64 %9, 0
+  %11 = zext i1 %10 to i8
+  %12 = trunc i8 %11 to i1
+  br i1 %12, label %then, label %else
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %or.lhs.false
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %13 = load i64, ptr %taken_ns, align 8
+  %14 = sitofp i64 %13 to double
+  %15 = load i64, ptr %expected_ns, align 8
+  %16 = sitofp i64 %15 to double
+  %17 = fdiv double %14, %16
+  %18 = call double @"$between.36"(double 8.000000e-01, double %17, double 1.250000e+00)
+  store double %18, ptr %ratio, align 8
+  %19 = load ptr, ptr %self, align 8
+  %20 = getelementptr %56, ptr %19, i32 0, i32 1
+  %21 = load double, ptr %20, align 8
+  %22 = load double, ptr %ratio, align 8
+  %23 = load ptr, ptr %self, align 8
+  %24 = getelementptr %56, ptr %23, i32 0, i32 1
+  %25 = load double, ptr %24, align 8
+  %26 = fsub double %22, %25
+  %27 = fdiv double %26, 1.600000e+01
+  %28 = fadd double %21, %27
+  %29 = load ptr, ptr %self, align 8
+  %30 = getelementptr %56, ptr %29, i32 0, i32 1
+  store double %28, ptr %30, align 8
+  ret void
+}
+
+define internal double @"$between.36"(double %0, double %1, double %2) {
+entry:
+  %most = alloca double, align 8
+  %value = alloca double, align 8
+  %least = alloca double, align 8
+  store double %0, ptr %least, align 8
+  store double %1, ptr %value, align 8
+  store double %2, ptr %most, align 8
+  %3 = load double, ptr %value, align 8
+  %4 = load double, ptr %least, align 8
+  %5 = fcmp olt double %3, %4
+  %6 = zext i1 %5 to i8
+  %7 = load double, ptr %least, align 8
+  %8 = load double, ptr %value, align 8
+  %9 = trunc i8 %6 to i1
+  %10 = select i1 %9, double %7, double %8
+  store double %10, ptr %value, align 8
+  %11 = load double, ptr %value, align 8
+  %12 = load double, ptr %most, align 8
+  %13 = fcmp ogt double %11, %12
+  %14 = zext i1 %13 to i8
+  %15 = load double, ptr %most, align 8
+  %16 = load double, ptr %value, align 8
+  %17 = trunc i8 %14 to i1
+  %18 = select i1 %17, double %15, double %16
+  ret double %18
+
+dead:                                             ; No predecessors!
+  ret double undef
 }
 
 define internal void @"$StepRing.push"(ptr %0, ptr %1) {
@@ -9330,7 +9439,7 @@ entry:
   br i1 %9, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.36", i32 159, ptr @"$string.37")
+  call void @"$check.fail"(ptr @"$string.37", i32 159, ptr @"$string.38")
   %10 = load %4, ptr %5, align 1
   br label %merge
 
@@ -9633,7 +9742,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %30, label %else4, label %then3
 
 then3:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.12", i32 270, ptr @"$string.38")
+  call void @"$check.fail"(ptr @"$string.12", i32 270, ptr @"$string.39")
   %31 = load %4, ptr %7, align 1
   br label %merge2
 
@@ -9648,7 +9757,7 @@ merge2:                                           ; preds = %else4, %then3
   br i1 %35, label %then6, label %else7
 
 then6:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.12", i32 271, ptr @"$string.39")
+  call void @"$check.fail"(ptr @"$string.12", i32 271, ptr @"$string.40")
   %36 = load %4, ptr %6, align 1
   br label %merge5
 
@@ -9698,7 +9807,7 @@ then9:                                            ; preds = %merge5
   br i1 %65, label %else13, label %then12
 
 then12:                                           ; preds = %then9
-  call void @"$check.fail"(ptr @"$string.12", i32 280, ptr @"$string.40")
+  call void @"$check.fail"(ptr @"$string.12", i32 280, ptr @"$string.41")
   %66 = load %4, ptr %5, align 1
   br label %merge11
 
@@ -10234,7 +10343,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.41", i32 59, ptr @"$string.42")
+  call void @"$check.fail"(ptr @"$string.42", i32 59, ptr @"$string.43")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -10618,7 +10727,7 @@ then:                                             ; preds = %entry
   br i1 %16, label %else4, label %then3
 
 then3:                                            ; preds = %then
-  call void @"$check.fail"(ptr @"$string.12", i32 211, ptr @"$string.43")
+  call void @"$check.fail"(ptr @"$string.12", i32 211, ptr @"$string.44")
   %17 = load %4, ptr %3, align 1
   br label %merge2
 
@@ -10993,7 +11102,7 @@ merge:                                            ; preds = %else2, %dead3, %dea
   br i1 %55, label %then5, label %or.lhs.false
 
 then5:                                            ; preds = %or.lhs.false, %merge
-  call void @"$check.fail"(ptr @"$string.36", i32 122, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.37", i32 122, ptr @"$string.13")
   %56 = load %4, ptr %6, align 1
   br label %merge4
 
@@ -11030,7 +11139,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %79, label %then5, label %else6
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.36", i32 123, ptr @"$string.50")
+  call void @"$check.fail"(ptr @"$string.37", i32 123, ptr @"$string.51")
   %80 = load %4, ptr %5, align 1
   br label %merge7
 
@@ -11178,7 +11287,7 @@ entry:
   %10 = sub i64 %9, 1
   %11 = load ptr, ptr %item, align 8
   %12 = call i32 @"$Sequence.num_outputs"(ptr %11)
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 256, ptr @"$string.44", i64 %10, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %5, i64 256, ptr @"$string.45", i64 %10, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = load ptr, ptr %item, align 8
   call void @"$Scheduler.withdraw_prompt_pages"(ptr %14, ptr %15)
@@ -11322,7 +11431,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 163, ptr @"$string.45")
+  call void @"$check.fail"(ptr @"$string.12", i32 163, ptr @"$string.46")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -11414,7 +11523,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   store i32 8, ptr %code, align 4
-  store ptr @"$string.46", ptr %cause, align 8
+  store ptr @"$string.47", ptr %cause, align 8
   %3 = load ptr, ptr %item, align 8
   %4 = call zeroext i1 @"$Sequence.mask_allows_nothing"(ptr %3)
   %5 = zext i1 %4 to i8
@@ -11423,7 +11532,7 @@ entry:
 
 then:                                             ; preds = %entry
   store i32 1, ptr %code, align 4
-  store ptr @"$string.47", ptr %cause, align 8
+  store ptr @"$string.48", ptr %cause, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -11434,7 +11543,7 @@ else:                                             ; preds = %entry
   br i1 %10, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  store ptr @"$string.48", ptr %cause, align 8
+  store ptr @"$string.49", ptr %cause, align 8
   br label %merge
 
 else2:                                            ; preds = %else
@@ -11446,7 +11555,7 @@ merge:                                            ; preds = %else2, %then1, %the
   %13 = load ptr, ptr %cause, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = call i32 @"$Sequence.num_outputs"(ptr %14)
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 256, ptr @"$string.49", ptr %13, i32 %15)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 256, ptr @"$string.50", ptr %13, i32 %15)
   %17 = load ptr, ptr %self, align 8
   %18 = load ptr, ptr %item, align 8
   %19 = load i32, ptr %code, align 4
@@ -11914,7 +12023,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.51")
+  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.52")
   %8 = load %4, ptr %1, align 1
   br label %merge
 
@@ -12168,7 +12277,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.57", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.58", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -12345,7 +12454,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.52", ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.53", ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -12417,7 +12526,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.53")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.54")
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -12479,7 +12588,7 @@ then9:                                            ; preds = %then5
   %62 = getelementptr %37, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.54", i64 %59, i32 %60, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.55", i64 %59, i32 %60, i32 %64)
   %66 = load ptr, ptr %target7, align 8
   %67 = getelementptr %5, ptr %66, i32 0, i32 0
   %68 = getelementptr [1024 x i8], ptr %67, i32 0, i32 0
@@ -12553,7 +12662,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr i8, ptr %22, i64 0
   %24 = load ptr, ptr %name, align 8
   %25 = load i32, ptr %num_tokens, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.55", ptr %24, i32 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.56", ptr %24, i32 %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -12633,7 +12742,7 @@ then10:                                           ; preds = %then6
   %70 = getelementptr i32, ptr %67, i64 %69
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %vocab_size, align 4
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.56", ptr %65, i32 %66, i32 %71, i32 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.57", ptr %65, i32 %66, i32 %71, i32 %72)
   %74 = load ptr, ptr %target8, align 8
   %75 = getelementptr %5, ptr %74, i32 0, i32 0
   %76 = getelementptr [1024 x i8], ptr %75, i32 0, i32 0
@@ -12816,7 +12925,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %pool, align 8
   %26 = getelementptr %41, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.58", i32 %22, i32 %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.59", i32 %22, i32 %24, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -12885,7 +12994,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 209, ptr @"$string.59")
+  call void @"$check.fail"(ptr @"$string.30", i32 209, ptr @"$string.60")
   %16 = load %4, ptr %4, align 1
   br label %merge
 
@@ -12999,7 +13108,7 @@ merge:                                            ; preds = %else, %merge1
   br i1 %40, label %else6, label %then5
 
 then5:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.12", i32 201, ptr @"$string.61")
+  call void @"$check.fail"(ptr @"$string.12", i32 201, ptr @"$string.62")
   %41 = load %4, ptr %2, align 1
   br label %merge4
 
@@ -13016,7 +13125,7 @@ merge4:                                           ; preds = %else6, %then5
   br i1 %47, label %then8, label %else9
 
 then8:                                            ; preds = %merge4
-  call void @"$check.fail"(ptr @"$string.12", i32 202, ptr @"$string.62")
+  call void @"$check.fail"(ptr @"$string.12", i32 202, ptr @"$string.63")
   %48 = load %4, ptr %1, align 1
   br label %merge7
 
@@ -13063,7 +13172,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.12", i32 185, ptr @"$string.60")
+  call void @"$check.fail"(ptr @"$string.12", i32 185, ptr @"$string.61")
   %12 = load %4, ptr %4, align 1
   br label %merge
 
@@ -13315,7 +13424,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.17", i32 246, ptr @"$string.63")
+  call void @"$check.fail"(ptr @"$string.17", i32 246, ptr @"$string.64")
   %16 = load %4, ptr %6, align 1
   br label %merge
 
@@ -13385,7 +13494,7 @@ entry:
   br i1 %12, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.17", i32 228, ptr @"$string.64")
+  call void @"$check.fail"(ptr @"$string.17", i32 228, ptr @"$string.65")
   %13 = load %4, ptr %8, align 1
   br label %merge
 
@@ -13897,7 +14006,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.32", i32 170, ptr @"$string.65")
+  call void @"$check.fail"(ptr @"$string.32", i32 170, ptr @"$string.66")
   %12 = load %4, ptr %6, align 1
   br label %merge
 
@@ -14803,7 +14912,7 @@ entry:
   store ptr %19, ptr %host, align 8
   store ptr %22, ptr %device, align 8
   %23 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %23, ptr @"$string.66", i32 -1)
+  call void @"$Rank.enter"(ptr %23, ptr @"$string.67", i32 -1)
   %24 = load %4, ptr %8, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = load ptr, ptr %self, align 8
@@ -14858,7 +14967,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.67", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.68", i32 -1)
   %61 = load %4, ptr %6, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -14936,7 +15045,7 @@ merge1:                                           ; preds = %else3, %merge5
 
 then10:                                           ; preds = %merge1
   %111 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %111, ptr @"$string.68", i32 -1)
+  call void @"$Rank.enter"(ptr %111, ptr @"$string.69", i32 -1)
   %112 = load %4, ptr %4, align 1
   %113 = load ptr, ptr %self, align 8
   %114 = load ptr, ptr %self, align 8
@@ -15088,7 +15197,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %17, ptr @"$string.85", i32 -1)
+  call void @"$Rank.enter"(ptr %17, ptr @"$string.86", i32 -1)
   %18 = load %4, ptr %4, align 1
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %self, align 8
@@ -15392,7 +15501,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %44 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %44, ptr @"$string.69")
+  call void @"$Rank.begin_operation"(ptr %44, ptr @"$string.70")
   %45 = load %4, ptr %5, align 1
   br label %merge1
 
@@ -15401,7 +15510,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %46 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %46, ptr @"$string.69", i32 -1)
+  call void @"$Rank.enter"(ptr %46, ptr @"$string.70", i32 -1)
   %47 = load %4, ptr %4, align 1
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %self, align 8
@@ -15510,7 +15619,7 @@ entry:
 
 then:                                             ; preds = %entry
   %30 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.70")
+  call void @"$Rank.begin_operation"(ptr %30, ptr @"$string.71")
   %31 = load %4, ptr %5, align 1
   br label %merge
 
@@ -15519,7 +15628,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.70", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.71", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -15669,7 +15778,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = load ptr, ptr %47, align 8
   %49 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 24, i1 false)
-  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.73", ptr %43, ptr byval(%91) %5, ptr %48, ptr %49)
+  %50 = call i32 @"$linear"(ptr %39, ptr %40, i32 %41, ptr @"$string.74", ptr %43, ptr byval(%91) %5, ptr %48, ptr %49)
   store i32 %50, ptr %code4, align 4
   %51 = load i32, ptr %code4, align 4
   %52 = icmp ne i32 %51, 0
@@ -15827,7 +15936,7 @@ entry:
 
 then:                                             ; preds = %entry
   %52 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.71")
+  call void @"$Rank.begin_operation"(ptr %52, ptr @"$string.72")
   %53 = load %4, ptr %10, align 1
   br label %merge
 
@@ -15837,7 +15946,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %54 = load ptr, ptr %self, align 8
   %55 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %54, ptr @"$string.71", i32 %55)
+  call void @"$Rank.enter"(ptr %54, ptr @"$string.72", i32 %55)
   %56 = load %4, ptr %9, align 1
   %57 = load ptr, ptr %self, align 8
   %58 = load ptr, ptr %self, align 8
@@ -16124,7 +16233,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %28 = load ptr, ptr %self, align 8
   %29 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %28, ptr @"$string.72", i32 %29)
+  call void @"$Rank.enter"(ptr %28, ptr @"$string.73", i32 %29)
   %30 = load %4, ptr %9, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %self, align 8
@@ -16294,7 +16403,7 @@ entry:
 
 then:                                             ; preds = %entry
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.74")
+  call void @"$Rank.begin_operation"(ptr %77, ptr @"$string.75")
   %78 = load %4, ptr %7, align 1
   br label %merge
 
@@ -16304,7 +16413,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %79 = load ptr, ptr %self, align 8
   %80 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %79, ptr @"$string.74", i32 %80)
+  call void @"$Rank.enter"(ptr %79, ptr @"$string.75", i32 %80)
   %81 = load %4, ptr %6, align 1
   %82 = load ptr, ptr %self, align 8
   %83 = load ptr, ptr %self, align 8
@@ -16493,7 +16602,7 @@ entry:
 
 then:                                             ; preds = %entry
   %96 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.75")
+  call void @"$Rank.begin_operation"(ptr %96, ptr @"$string.76")
   %97 = load %4, ptr %6, align 1
   br label %merge
 
@@ -16503,7 +16612,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %98 = load ptr, ptr %self, align 8
   %99 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %98, ptr @"$string.75", i32 %99)
+  call void @"$Rank.enter"(ptr %98, ptr @"$string.76", i32 %99)
   %100 = load %4, ptr %5, align 1
   %101 = load ptr, ptr %self, align 8
   %102 = load ptr, ptr %self, align 8
@@ -16668,7 +16777,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %66 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.76")
+  call void @"$Rank.begin_operation"(ptr %66, ptr @"$string.77")
   %67 = load %4, ptr %8, align 1
   br label %merge1
 
@@ -16678,7 +16787,7 @@ else3:                                            ; preds = %then
 merge1:                                           ; preds = %else3, %then2
   %68 = load ptr, ptr %self, align 8
   %69 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %68, ptr @"$string.76", i32 %69)
+  call void @"$Rank.enter"(ptr %68, ptr @"$string.77", i32 %69)
   %70 = load %4, ptr %7, align 1
   %71 = load ptr, ptr %self, align 8
   %72 = load ptr, ptr %self, align 8
@@ -16750,7 +16859,7 @@ merge:                                            ; preds = %else, %merge7
   %105 = load ptr, ptr %104, align 8
   %106 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %input, i64 24, i1 false)
-  %107 = call i32 @"$linear"(ptr %98, ptr %99, i32 %100, ptr @"$string.77", ptr %102, ptr byval(%91) %5, ptr %105, ptr %106)
+  %107 = call i32 @"$linear"(ptr %98, ptr %99, i32 %100, ptr @"$string.78", ptr %102, ptr byval(%91) %5, ptr %105, ptr %106)
   ret i32 %107
 
 dead10:                                           ; No predecessors!
@@ -17085,7 +17194,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %62 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.78")
+  call void @"$Rank.begin_operation"(ptr %62, ptr @"$string.79")
   %63 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -17095,7 +17204,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %then2
   %64 = load ptr, ptr %self, align 8
   %65 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %64, ptr @"$string.78", i32 %65)
+  call void @"$Rank.enter"(ptr %64, ptr @"$string.79", i32 %65)
   %66 = load %4, ptr %6, align 1
   %67 = load ptr, ptr %self, align 8
   %68 = load ptr, ptr %self, align 8
@@ -17214,7 +17323,7 @@ entry:
   %25 = load ptr, ptr %24, align 8
   %26 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %14, ptr align 8 %15, i64 24, i1 false)
-  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.79", ptr %20, ptr byval(%91) %14, ptr %25, ptr %26)
+  %27 = call i32 @"$linear"(ptr %16, ptr %17, i32 %18, ptr @"$string.80", ptr %20, ptr byval(%91) %14, ptr %25, ptr %26)
   store i32 %27, ptr %code, align 4
   %28 = load i32, ptr %code, align 4
   %29 = icmp ne i32 %28, 0
@@ -17277,7 +17386,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %64 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.80")
+  call void @"$Rank.begin_operation"(ptr %64, ptr @"$string.81")
   %65 = load %4, ptr %10, align 1
   br label %merge1
 
@@ -17287,7 +17396,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %then2
   %66 = load ptr, ptr %self, align 8
   %67 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %66, ptr @"$string.80", i32 %67)
+  call void @"$Rank.enter"(ptr %66, ptr @"$string.81", i32 %67)
   %68 = load %4, ptr %9, align 1
   %69 = load ptr, ptr %self, align 8
   %70 = load ptr, ptr %self, align 8
@@ -17353,7 +17462,7 @@ merge8:                                           ; preds = %else10, %dead11
   %102 = load ptr, ptr %output, align 8
   %103 = load ptr, ptr %message, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %7, i64 24, i1 false)
-  %104 = call i32 @"$linear"(ptr %96, ptr %97, i32 %98, ptr @"$string.81", ptr %100, ptr byval(%91) %6, ptr %102, ptr %103)
+  %104 = call i32 @"$linear"(ptr %96, ptr %97, i32 %98, ptr @"$string.82", ptr %100, ptr byval(%91) %6, ptr %102, ptr %103)
   ret i32 %104
 
 dead12:                                           ; No predecessors!
@@ -17521,7 +17630,7 @@ entry:
 
 then:                                             ; preds = %entry
   %82 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.82")
+  call void @"$Rank.begin_operation"(ptr %82, ptr @"$string.83")
   %83 = load %4, ptr %8, align 1
   br label %merge
 
@@ -17531,7 +17640,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %84 = load ptr, ptr %self, align 8
   %85 = load i32, ptr %layer, align 4
-  call void @"$Rank.enter"(ptr %84, ptr @"$string.82", i32 %85)
+  call void @"$Rank.enter"(ptr %84, ptr @"$string.83", i32 %85)
   %86 = load %4, ptr %7, align 1
   %87 = load ptr, ptr %self, align 8
   %88 = load ptr, ptr %self, align 8
@@ -17778,7 +17887,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %35, ptr @"$string.83")
+  call void @"$Rank.begin_operation"(ptr %35, ptr @"$string.84")
   %36 = load %4, ptr %7, align 1
   br label %merge
 
@@ -17787,7 +17896,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %37, ptr @"$string.83", i32 -1)
+  call void @"$Rank.enter"(ptr %37, ptr @"$string.84", i32 -1)
   %38 = load %4, ptr %6, align 1
   %39 = load ptr, ptr %self, align 8
   %40 = load ptr, ptr %self, align 8
@@ -17899,7 +18008,7 @@ entry:
 
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
-  call void @"$Rank.begin_operation"(ptr %33, ptr @"$string.84")
+  call void @"$Rank.begin_operation"(ptr %33, ptr @"$string.85")
   %34 = load %4, ptr %5, align 1
   br label %merge
 
@@ -17908,7 +18017,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.84", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.85", i32 -1)
   %36 = load %4, ptr %4, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -18057,7 +18166,7 @@ whilebody:                                        ; preds = %condition
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %39, ptr %13, i32 0, i32 4
-  %15 = call ptr @"$Vector.last.86"(ptr %14)
+  %15 = call ptr @"$Vector.last.87"(ptr %14)
   %16 = load ptr, ptr %15, align 8
   %17 = load i32, ptr %code, align 4
   %18 = load ptr, ptr %text, align 8
@@ -18082,7 +18191,7 @@ whilebody2:                                       ; preds = %condition1
   %27 = load ptr, ptr %self, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 3
-  %30 = call ptr @"$Vector.last.86"(ptr %29)
+  %30 = call ptr @"$Vector.last.87"(ptr %29)
   %31 = load ptr, ptr %30, align 8
   %32 = load i32, ptr %code, align 4
   %33 = load ptr, ptr %text, align 8
@@ -18094,7 +18203,7 @@ merge3:                                           ; preds = %condition1
   ret void
 }
 
-define internal ptr @"$Vector.last.86"(ptr %0) {
+define internal ptr @"$Vector.last.87"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %self = alloca ptr, align 8
@@ -18108,7 +18217,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.51")
+  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.52")
   %8 = load %4, ptr %1, align 1
   br label %merge
 
@@ -18194,7 +18303,7 @@ then2:                                            ; preds = %then
   %27 = load i32, ptr %position, align 4
   %28 = load i32, ptr %row, align 4
   %29 = add i32 %27, %28
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.87", i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.88", i32 %29)
   %31 = load ptr, ptr %target, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -18356,7 +18465,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.94", i32 176, ptr @"$string.95")
+  call void @"$check.fail"(ptr @"$string.95", i32 176, ptr @"$string.96")
   %16 = load %4, ptr %9, align 1
   br label %merge
 
@@ -18420,7 +18529,7 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %52 = load ptr, ptr %s, align 8
   %53 = getelementptr %39, ptr %52, i32 0, i32 6
-  call void @"$Vector.clear.100"(ptr %53)
+  call void @"$Vector.clear.101"(ptr %53)
   %54 = load %4, ptr %1, align 1
   ret void
 }
@@ -18945,7 +19054,7 @@ whilebody:                                        ; preds = %condition
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.88", i32 77, ptr @"$string.89")
+  call void @"$check.fail"(ptr @"$string.89", i32 77, ptr @"$string.90")
   %16 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -18965,7 +19074,7 @@ merge1:                                           ; preds = %else, %then
   br i1 %25, label %else4, label %then3
 
 then3:                                            ; preds = %merge1
-  call void @"$check.fail"(ptr @"$string.88", i32 78, ptr @"$string.90")
+  call void @"$check.fail"(ptr @"$string.89", i32 78, ptr @"$string.91")
   %26 = load %4, ptr %2, align 1
   br label %merge2
 
@@ -18997,7 +19106,7 @@ merge:                                            ; preds = %condition
   br i1 %41, label %else7, label %then6
 
 then6:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.88", i32 83, ptr @"$string.91")
+  call void @"$check.fail"(ptr @"$string.89", i32 83, ptr @"$string.92")
   %42 = load %4, ptr %1, align 1
   br label %merge5
 
@@ -19100,7 +19209,7 @@ whilebody:                                        ; preds = %condition
   br i1 %28, label %else, label %then
 
 then:                                             ; preds = %whilebody
-  call void @"$check.fail"(ptr @"$string.88", i32 92, ptr @"$string.92")
+  call void @"$check.fail"(ptr @"$string.89", i32 92, ptr @"$string.93")
   %29 = load %4, ptr %2, align 1
   br label %merge2
 
@@ -19125,7 +19234,7 @@ merge2:                                           ; preds = %else, %then
   br i1 %43, label %else5, label %then4
 
 then4:                                            ; preds = %merge2
-  call void @"$check.fail"(ptr @"$string.88", i32 93, ptr @"$string.93")
+  call void @"$check.fail"(ptr @"$string.89", i32 93, ptr @"$string.94")
   %44 = load %4, ptr %1, align 1
   br label %merge3
 
@@ -19493,7 +19602,7 @@ entry:
   br i1 %11, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.96", i32 65, ptr @"$string.97")
+  call void @"$check.fail"(ptr @"$string.97", i32 65, ptr @"$string.98")
   %12 = load %4, ptr %2, align 1
   br label %merge
 
@@ -20014,11 +20123,11 @@ entry:
   %28 = load %4, ptr %5, align 1
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %71, ptr %29, i32 0, i32 21
-  call void @"$Vector.free.98"(ptr %30)
+  call void @"$Vector.free.99"(ptr %30)
   %31 = load %4, ptr %4, align 1
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %71, ptr %32, i32 0, i32 22
-  call void @"$Vector.free.98"(ptr %33)
+  call void @"$Vector.free.99"(ptr %33)
   %34 = load %4, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %71, ptr %35, i32 0, i32 16
@@ -20072,7 +20181,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.98"(ptr %0) {
+define internal void @"$Vector.free.99"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -20084,12 +20193,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.99"(ptr %7)
+  call void @"$Vector.init.100"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.99"(ptr %0) {
+define internal void @"$Vector.init.100"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20105,7 +20214,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.100"(ptr %0) {
+define internal void @"$Vector.clear.101"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -20299,7 +20408,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false1
 
 or.lhs.false1:                                    ; preds = %entry
   %18 = load i64, ptr %index, align 8
-  %19 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
+  %19 = load i64, ptr getelementptr (%0, ptr @"<global>.102", i32 0, i32 1), align 8
   %20 = icmp sge i64 %18, %19
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
@@ -20313,7 +20422,7 @@ else:                                             ; preds = %or.lhs.false
 
 merge:                                            ; preds = %else, %dead
   %23 = load i64, ptr %index, align 8
-  %24 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %23)
+  %24 = call ptr @"$Vector.at"(ptr @"<global>.102", i64 %23)
   store ptr %24, ptr %slot, align 8
   %25 = load ptr, ptr %slot, align 8
   %26 = getelementptr %107, ptr %25, i32 0, i32 0
@@ -20356,7 +20465,7 @@ entry:
   %index = alloca i64, align 8
   store i64 %0, ptr %index, align 8
   %1 = load i64, ptr %index, align 8
-  %2 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %1)
+  %2 = call ptr @"$Vector.at"(ptr @"<global>.102", i64 %1)
   %3 = getelementptr %107, ptr %2, i32 0, i32 3
   %4 = load i32, ptr %3, align 4
   %5 = zext i32 %4 to i64
@@ -20558,7 +20667,7 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  %8 = call ptr @"$load"(ptr @"$string.103")
+  %8 = call ptr @"$load"(ptr @"$string.104")
   store ptr %8, ptr %handle, align 8
   %9 = load ptr, ptr %handle, align 8
   %10 = icmp ne ptr %9, null
@@ -20627,7 +20736,7 @@ entry:
   %8 = load ptr, ptr %root, align 8
   %9 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  call void @"$path_below"(ptr %8, ptr @"$string.105", ptr %10)
+  call void @"$path_below"(ptr %8, ptr @"$string.106", ptr %10)
   %11 = load %4, ptr %7, align 1
   %12 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %13 = getelementptr i8, ptr %12, i64 0
@@ -20653,7 +20762,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load ptr, ptr %root, align 8
   %21 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
-  call void @"$path_below"(ptr %20, ptr @"$string.106", ptr %22)
+  call void @"$path_below"(ptr %20, ptr @"$string.107", ptr %22)
   %23 = load %4, ptr %6, align 1
   %24 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
@@ -20679,7 +20788,7 @@ merge2:                                           ; preds = %else4, %dead5
   %32 = load ptr, ptr %root, align 8
   %33 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  call void @"$path_below"(ptr %32, ptr @"$string.107", ptr %34)
+  call void @"$path_below"(ptr %32, ptr @"$string.108", ptr %34)
   %35 = load %4, ptr %5, align 1
   %36 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %37 = getelementptr i8, ptr %36, i64 0
@@ -20705,7 +20814,7 @@ merge7:                                           ; preds = %else9, %dead10
   %44 = load ptr, ptr %root, align 8
   %45 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$path_below"(ptr %44, ptr @"$string.108", ptr %46)
+  call void @"$path_below"(ptr %44, ptr @"$string.109", ptr %46)
   %47 = load %4, ptr %4, align 1
   %48 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %49 = getelementptr i8, ptr %48, i64 0
@@ -20731,7 +20840,7 @@ merge12:                                          ; preds = %else14, %dead15
   %56 = load ptr, ptr %root, align 8
   %57 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$path_below"(ptr %56, ptr @"$string.109", ptr %58)
+  call void @"$path_below"(ptr %56, ptr @"$string.110", ptr %58)
   %59 = load %4, ptr %3, align 1
   %60 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -20757,7 +20866,7 @@ merge17:                                          ; preds = %else19, %dead20
   %68 = load ptr, ptr %root, align 8
   %69 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
-  call void @"$path_below"(ptr %68, ptr @"$string.110", ptr %70)
+  call void @"$path_below"(ptr %68, ptr @"$string.111", ptr %70)
   %71 = load %4, ptr %2, align 1
   %72 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
@@ -20783,7 +20892,7 @@ merge22:                                          ; preds = %else24, %dead25
   %80 = load ptr, ptr %root, align 8
   %81 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
-  call void @"$path_below"(ptr %80, ptr @"$string.111", ptr %82)
+  call void @"$path_below"(ptr %80, ptr @"$string.112", ptr %82)
   %83 = load %4, ptr %1, align 1
   %84 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
@@ -20823,7 +20932,7 @@ entry:
   %3 = load ptr, ptr %target, align 8
   %4 = load ptr, ptr %root, align 8
   %5 = load ptr, ptr %path, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 4096, ptr @"$string.104", ptr %4, ptr %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 4096, ptr @"$string.105", ptr %4, ptr %5)
   ret void
 }
 
@@ -20844,12 +20953,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %109, ptr %5, i32 0, i32 1
   %7 = load ptr, ptr %6, align 8
-  %8 = call ptr @dlsym(ptr %7, ptr @"$string.112")
+  %8 = call ptr @dlsym(ptr %7, ptr @"$string.113")
   store ptr %8, ptr %initialise, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %109, ptr %9, i32 0, i32 1
   %11 = load ptr, ptr %10, align 8
-  %12 = call ptr @dlsym(ptr %11, ptr @"$string.113")
+  %12 = call ptr @dlsym(ptr %11, ptr @"$string.114")
   store ptr %12, ptr %count, align 8
   %13 = load ptr, ptr %initialise, align 8
   %14 = icmp eq ptr %13, null
@@ -20878,7 +20987,7 @@ then2:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.114", ptr @"$string.103")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.115", ptr @"$string.104")
   %31 = load ptr, ptr %target, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -20904,7 +21013,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %initialise, align 8
   call void @"$Gpus.name_driver"(ptr %36, ptr %37)
   %38 = load %4, ptr %3, align 1
-  %39 = call i32 @setenv(ptr @"$string.115", ptr @"$string.116", i32 0)
+  %39 = call i32 @setenv(ptr @"$string.116", ptr @"$string.117", i32 0)
   %40 = load ptr, ptr %initialise, align 8
   %41 = call i32 %40(i32 0)
   store i32 %41, ptr %code, align 4
@@ -20967,7 +21076,7 @@ then14:                                           ; preds = %merge7
   %69 = getelementptr [4096 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
   %71 = load i32, ptr %code, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.117", ptr %70, i32 %71, ptr @"$string.118")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.118", ptr %70, i32 %71, ptr @"$string.119")
   %73 = load ptr, ptr %target12, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -21090,7 +21199,7 @@ then5:                                            ; preds = %then2
   %29 = getelementptr %109, ptr %28, i32 0, i32 2
   %30 = getelementptr [4096 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.121", ptr %27, ptr %31, ptr @"$string.118")
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.122", ptr %27, ptr %31, ptr @"$string.119")
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -21127,7 +21236,7 @@ then10:                                           ; preds = %merge1
   %46 = getelementptr i8, ptr %45, i64 0
   %47 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.122", ptr %48, ptr @"$string.103", ptr @"$string.123", ptr @"$string.118")
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.123", ptr %48, ptr @"$string.104", ptr @"$string.124", ptr @"$string.119")
   %50 = load ptr, ptr %target8, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -21156,7 +21265,7 @@ entry:
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %root, align 8
   %5 = load ptr, ptr %target, align 8
-  call void @"$path_below"(ptr %4, ptr @"$string.119", ptr %5)
+  call void @"$path_below"(ptr %4, ptr @"$string.120", ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %target, align 8
   %8 = call zeroext i1 @"$files.exists"(ptr %7)
@@ -21176,7 +21285,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %root, align 8
   %12 = load ptr, ptr %target, align 8
-  call void @"$path_below"(ptr %11, ptr @"$string.120", ptr %12)
+  call void @"$path_below"(ptr %11, ptr @"$string.121", ptr %12)
   %13 = load %4, ptr %2, align 1
   %14 = load ptr, ptr %target, align 8
   %15 = call zeroext i1 @"$files.exists"(ptr %14)
@@ -21282,7 +21391,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.102")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.103")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -21385,7 +21494,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %request_id, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.124", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.125", i64 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -21541,7 +21650,7 @@ entry:
   store i32 152, ptr %4, align 4
   %5 = load ptr, ptr %target, align 8
   %6 = getelementptr %30, ptr %5, i32 0, i32 3
-  store ptr @"$string.125", ptr %6, align 8
+  store ptr @"$string.126", ptr %6, align 8
   %7 = load ptr, ptr %target, align 8
   %8 = getelementptr %30, ptr %7, i32 0, i32 1
   store i32 0, ptr %8, align 4
@@ -21734,7 +21843,7 @@ then3:                                            ; preds = %then
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.126")
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.127")
   %24 = load ptr, ptr %target1, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -21762,7 +21871,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$status.clear"(ptr %30)
   %31 = load %4, ptr %8, align 1
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.127", ptr %32)
+  %33 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.128", ptr %32)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -21788,15 +21897,15 @@ merge5:                                           ; preds = %else7, %dead8
   %41 = getelementptr %109, ptr %found, i32 0, i32 0
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.133", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.134", i64 %43)
   %44 = load %4, ptr %5, align 1
   %45 = getelementptr %109, ptr %found, i32 0, i32 2
   %46 = getelementptr [4096 x i8], ptr %45, i32 0, i32 0
   %47 = getelementptr i8, ptr %46, i64 0
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.134", ptr %47)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.135", ptr %47)
   %48 = load %4, ptr %4, align 1
   %49 = call ptr @"$device.automatic_kind"(ptr %found)
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.135", ptr %49)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.136", ptr %49)
   %50 = load %4, ptr %3, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %2, align 1
@@ -21831,7 +21940,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %114, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.128"(ptr %3)
+  call void @"$Vector.init.129"(ptr %3)
   %4 = load %4, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %114, ptr %5, i32 0, i32 1
@@ -21839,7 +21948,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.128"(ptr %0) {
+define internal void @"$Vector.init.129"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -21925,7 +22034,7 @@ entry:
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %114, ptr %2, i32 0, i32 0
   %4 = load i8, ptr %value, align 1
-  %5 = call zeroext i1 @"$Vector.push.129"(ptr %3, i8 zeroext %4)
+  %5 = call zeroext i1 @"$Vector.push.130"(ptr %3, i8 zeroext %4)
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
   br i1 %7, label %else, label %then
@@ -21943,7 +22052,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.129"(ptr %0, i8 zeroext %1) {
+define internal zeroext i1 @"$Vector.push.130"(ptr %0, i8 zeroext %1) {
 entry:
   %value = alloca i8, align 1
   %self = alloca ptr, align 8
@@ -21954,7 +22063,7 @@ entry:
   %4 = getelementptr %115, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.130"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.131"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -21991,7 +22100,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.130"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.131"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -22249,7 +22358,7 @@ whilebody:                                        ; preds = %condition
 then:                                             ; preds = %whilebody
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %113, ptr %35, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.131")
+  call void @"$StringBuilder.append_string"(ptr %36, ptr @"$string.132")
   %37 = load %4, ptr %8, align 1
   store i32 1, ptr %length, align 4
   br label %merge1
@@ -22437,7 +22546,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.130"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.131"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -22547,7 +22656,7 @@ entry:
   %3 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
   %5 = load i64, ptr %value, align 8
-  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.132", i64 %5)
+  %6 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 32, ptr @"$string.133", i64 %5)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %9 = getelementptr i8, ptr %8, i64 0
@@ -22590,7 +22699,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.136"
+  ret ptr @"$string.137"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -22599,7 +22708,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.137"
+  ret ptr @"$string.138"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -22691,7 +22800,7 @@ then3:                                            ; preds = %then
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.139")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.140")
   %36 = load ptr, ptr %target1, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -22746,7 +22855,7 @@ then10:                                           ; preds = %then6
   %61 = getelementptr %5, ptr %60, i32 0, i32 0
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.144")
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.145")
   %65 = load ptr, ptr %target8, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -22793,12 +22902,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %114, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.138"(ptr %3)
+  call void @"$Vector.free.139"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.138"(ptr %0) {
+define internal void @"$Vector.free.139"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -22810,7 +22919,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.128"(ptr %7)
+  call void @"$Vector.init.129"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -22873,13 +22982,13 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %10 = load i32, ptr @"<global>.142", align 4
+  %10 = load i32, ptr @"<global>.143", align 4
   %11 = add i32 %10, 1
-  store i32 %11, ptr @"<global>.142", align 4
+  store i32 %11, ptr @"<global>.143", align 4
   %12 = load ptr, ptr %object, align 8
   %13 = load ptr, ptr %owner, align 8
   %14 = load i32, ptr %kind, align 4
-  %15 = load i32, ptr @"<global>.142", align 4
+  %15 = load i32, ptr @"<global>.143", align 4
   %16 = getelementptr %118, ptr %4, i32 0, i32 0
   store ptr %12, ptr %16, align 8
   %17 = getelementptr %118, ptr %4, i32 0, i32 1
@@ -22908,11 +23017,11 @@ merge:                                            ; preds = %else, %dead
   store i32 %32, ptr %30, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %"<aggcopy>", ptr align 8 %3, i64 24, i1 false)
   %33 = load i64, ptr %index, align 8
-  %34 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %33)
+  %34 = call ptr @"$Vector.at"(ptr @"<global>.102", i64 %33)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %34, ptr align 8 %"<aggcopy>", i64 24, i1 false)
-  %35 = load i64, ptr @"<global>.143", align 8
+  %35 = load i64, ptr @"<global>.144", align 8
   %36 = add i64 %35, 1
-  store i64 %36, ptr @"<global>.143", align 8
+  store i64 %36, ptr @"<global>.144", align 8
   %37 = load i64, ptr %index, align 8
   %38 = call ptr @"$handle_of"(i64 %37)
   ret ptr %38
@@ -22924,7 +23033,7 @@ dead1:                                            ; No predecessors!
 define internal i64 @"$free_index"() {
 entry:
   %i = alloca i64, align 8
-  %0 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
+  %0 = load i64, ptr getelementptr (%0, ptr @"<global>.102", i32 0, i32 1), align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
@@ -22939,7 +23048,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %7 = load i64, ptr %i, align 8
-  %8 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %7)
+  %8 = call ptr @"$Vector.at"(ptr @"<global>.102", i64 %7)
   %9 = getelementptr %107, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   %11 = icmp eq ptr %10, null
@@ -22963,9 +23072,9 @@ merge1:                                           ; preds = %else, %dead
   br label %forcond
 
 merge:                                            ; preds = %forcond
-  %16 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
+  %16 = load i64, ptr getelementptr (%0, ptr @"<global>.102", i32 0, i32 1), align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Vector.resize.140"(ptr @"<global>.101", i64 %17)
+  %18 = call zeroext i1 @"$Vector.resize.141"(ptr @"<global>.102", i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else4, label %then3
@@ -22980,7 +23089,7 @@ else4:                                            ; preds = %merge
   br label %merge2
 
 merge2:                                           ; preds = %else4, %dead5
-  %21 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
+  %21 = load i64, ptr getelementptr (%0, ptr @"<global>.102", i32 0, i32 1), align 8
   %22 = sub i64 %21, 1
   ret i64 %22
 
@@ -22988,7 +23097,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.140"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.141"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -22996,7 +23105,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.141"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.142"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -23021,7 +23130,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.141"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.142"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -23173,7 +23282,7 @@ then3:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.126")
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 1024, ptr @"$string.127")
   %22 = load ptr, ptr %target1, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -23411,7 +23520,7 @@ entry:
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %13, ptr %6, i32 0, i32 1
-  call void @"$Vector.init.146"(ptr %7)
+  call void @"$Vector.init.147"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -23430,7 +23539,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %14, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.145"(ptr %8)
+  call void @"$Vector.init.146"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %14, ptr %10, i32 0, i32 2
@@ -23454,7 +23563,7 @@ dead:                                             ; No predecessors!
 
 declare dso_local i64 @getauxval(i64)
 
-define internal void @"$Vector.init.145"(ptr %0) {
+define internal void @"$Vector.init.146"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23470,7 +23579,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.146"(ptr %0) {
+define internal void @"$Vector.init.147"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23494,7 +23603,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.init.147"(ptr %4)
+  call void @"$Vector.init.148"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -23509,7 +23618,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.147"(ptr %0) {
+define internal void @"$Vector.init.148"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23537,26 +23646,26 @@ entry:
   store ptr %0, ptr %self, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %22, ptr %7, i32 0, i32 0
-  store ptr @"$string.127", ptr %8, align 8
+  store ptr @"$string.128", ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %22, ptr %9, i32 0, i32 1
   call void @"$Arena.init"(ptr %10)
   %11 = load %4, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
-  call void @"$Vector.init.148"(ptr %13)
+  call void @"$Vector.init.149"(ptr %13)
   %14 = load %4, ptr %5, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %22, ptr %15, i32 0, i32 3
-  call void @"$Map.init.149"(ptr %16)
+  call void @"$Map.init.150"(ptr %16)
   %17 = load %4, ptr %4, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %22, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.151"(ptr %19)
+  call void @"$Vector.init.152"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %22, ptr %21, i32 0, i32 5
-  call void @"$Map.init.149"(ptr %22)
+  call void @"$Map.init.150"(ptr %22)
   %23 = load %4, ptr %2, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %22, ptr %24, i32 0, i32 6
@@ -23571,7 +23680,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.148"(ptr %0) {
+define internal void @"$Vector.init.149"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23587,7 +23696,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.init.149"(ptr %0) {
+define internal void @"$Map.init.150"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -23601,7 +23710,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %25, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.150"(ptr %8)
+  call void @"$Vector.init.151"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %25, ptr %10, i32 0, i32 2
@@ -23610,7 +23719,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.150"(ptr %0) {
+define internal void @"$Vector.init.151"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23626,7 +23735,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.151"(ptr %0) {
+define internal void @"$Vector.init.152"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23649,7 +23758,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %27, ptr %2, i32 0, i32 0
-  call void @"$Vector.init.152"(ptr %3)
+  call void @"$Vector.init.153"(ptr %3)
   %4 = load %4, ptr %1, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %27, ptr %5, i32 0, i32 1
@@ -23657,7 +23766,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.152"(ptr %0) {
+define internal void @"$Vector.init.153"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -23781,7 +23890,7 @@ then2:                                            ; preds = %then
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.153")
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.154")
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -23827,7 +23936,7 @@ then5:                                            ; preds = %merge
   %50 = load ptr, ptr %self, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 0
   %52 = load ptr, ptr %path, align 8
-  %53 = call ptr @"$safetensors.join"(ptr %51, ptr %52, ptr @"$string.155")
+  %53 = call ptr @"$safetensors.join"(ptr %51, ptr %52, ptr @"$string.156")
   %54 = load ptr, ptr %self, align 8
   %55 = getelementptr %9, ptr %54, i32 0, i32 2
   store ptr %53, ptr %55, align 8
@@ -23889,7 +23998,7 @@ then13:                                           ; preds = %then8
   %91 = getelementptr [1024 x i8], ptr %90, i32 0, i32 0
   %92 = getelementptr i8, ptr %91, i64 0
   %93 = load ptr, ptr %path, align 8
-  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %92, i64 1024, ptr @"$string.158", ptr %93)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %92, i64 1024, ptr @"$string.159", ptr %93)
   %95 = load ptr, ptr %target11, align 8
   %96 = getelementptr %5, ptr %95, i32 0, i32 0
   %97 = getelementptr [1024 x i8], ptr %96, i32 0, i32 0
@@ -24173,7 +24282,7 @@ then:                                             ; preds = %entry
   %17 = load i64, ptr %size, align 8
   %18 = load ptr, ptr %directory, align 8
   %19 = load ptr, ptr %file, align 8
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.154", ptr %18, ptr %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 %17, ptr @"$string.155", ptr %18, ptr %19)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -24195,7 +24304,7 @@ entry:
   %1 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %2 = getelementptr i8, ptr %1, i64 0
   %3 = load ptr, ptr %directory, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.154", ptr %3, ptr @"$string.156")
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %2, i64 4096, ptr @"$string.155", ptr %3, ptr @"$string.157")
   %5 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = call zeroext i1 @"$files.exists"(ptr %6)
@@ -24216,7 +24325,7 @@ merge:                                            ; preds = %else, %dead
   %10 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %directory, align 8
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.154", ptr %12, ptr @"$string.157")
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 4096, ptr @"$string.155", ptr %12, ptr @"$string.158")
   %14 = getelementptr [4096 x i8], ptr %path, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = call zeroext i1 @"$files.exists"(ptr %15)
@@ -24386,7 +24495,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %path, align 8
   %12 = call i32 @"$error_number"()
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.160", i32 %12, ptr %13)
+  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.161", i32 %12, ptr %13)
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -24439,7 +24548,7 @@ then:                                             ; preds = %entry
   %18 = load ptr, ptr %path, align 8
   %19 = load ptr, ptr %call, align 8
   %20 = load ptr, ptr %cause, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.159", ptr %18, ptr %19, ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.160", ptr %18, ptr %19, ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -24575,7 +24684,7 @@ then5:                                            ; preds = %then2
   %31 = load ptr, ptr %path, align 8
   %32 = load i64, ptr %size, align 8
   %33 = load i64, ptr %most, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.164", ptr %31, i64 %32, i64 %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.165", ptr %31, i64 %32, i64 %33)
   %35 = load ptr, ptr %target, align 8
   %36 = getelementptr %5, ptr %35, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
@@ -24625,7 +24734,7 @@ then13:                                           ; preds = %then9
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load ptr, ptr %path, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.158", ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.159", ptr %59)
   %61 = load ptr, ptr %target11, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -24685,7 +24794,7 @@ then18:                                           ; preds = %whilebody
   %91 = load ptr, ptr %path, align 8
   %92 = call i32 @"$error_number"()
   %93 = load ptr, ptr %message, align 8
-  %94 = call i32 @"$fail_call"(ptr %91, ptr @"$string.165", i32 %92, ptr %93)
+  %94 = call i32 @"$fail_call"(ptr %91, ptr @"$string.166", i32 %92, ptr %93)
   ret i32 %94
 
 dead20:                                           ; No predecessors!
@@ -24717,7 +24826,7 @@ then25:                                           ; preds = %then21
   %110 = load ptr, ptr %self, align 8
   %111 = getelementptr %122, ptr %110, i32 0, i32 1
   %112 = load i64, ptr %111, align 8
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.166", ptr %108, i64 %109, i64 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 1024, ptr @"$string.167", ptr %108, i64 %109, i64 %112)
   %114 = load ptr, ptr %target23, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -24782,7 +24891,7 @@ then:                                             ; preds = %entry
   %11 = load ptr, ptr %path, align 8
   %12 = call i32 @"$error_number"()
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.161", i32 %12, ptr %13)
+  %14 = call i32 @"$fail_call"(ptr %11, ptr @"$string.162", i32 %12, ptr %13)
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -24815,7 +24924,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
   %30 = load ptr, ptr %path, align 8
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.162", ptr %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.163", ptr %30)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -24859,7 +24968,7 @@ then13:                                           ; preds = %then9
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
   %50 = getelementptr i8, ptr %49, i64 0
   %51 = load ptr, ptr %path, align 8
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.163", ptr %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.164", ptr %51)
   %53 = load ptr, ptr %target11, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -24925,7 +25034,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %120, ptr %4, i32 0, i32 0
-  call void @"$Vector.init.167"(ptr %5)
+  call void @"$Vector.init.168"(ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %120, ptr %7, i32 0, i32 1
@@ -24933,12 +25042,12 @@ entry:
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %120, ptr %10, i32 0, i32 2
-  call void @"$Map.init.149"(ptr %11)
+  call void @"$Map.init.150"(ptr %11)
   %12 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.167"(ptr %0) {
+define internal void @"$Vector.init.168"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -25126,7 +25235,7 @@ then6:                                            ; preds = %then2
   %44 = getelementptr %126, ptr %43, i32 0, i32 0
   %45 = load i32, ptr %44, align 4
   %46 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %45)
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.200", ptr %41, ptr %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.201", ptr %41, ptr %46)
   %48 = load ptr, ptr %target4, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -25205,7 +25314,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %120, ptr %9, i32 0, i32 0
-  call void @"$Vector.clear.168"(ptr %10)
+  call void @"$Vector.clear.169"(ptr %10)
   %11 = load %4, ptr %6, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %120, ptr %12, i32 0, i32 3
@@ -25253,7 +25362,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.199")
+  %38 = call i32 @"$Document.fail"(ptr %37, ptr @"$string.200")
   ret i32 2
 
 dead4:                                            ; No predecessors!
@@ -25269,7 +25378,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Vector.clear.168"(ptr %0) {
+define internal void @"$Vector.clear.169"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -25377,7 +25486,7 @@ else8:                                            ; preds = %and.lhs.true, %or.l
 
 then10:                                           ; preds = %else8
   %45 = load ptr, ptr %self, align 8
-  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.196", i32 2)
+  %46 = call i32 @"$Document.parse_word"(ptr %45, ptr @"$string.197", i32 2)
   ret i32 %46
 
 dead12:                                           ; No predecessors!
@@ -25392,7 +25501,7 @@ else11:                                           ; preds = %else8
 
 then13:                                           ; preds = %else11
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.197", i32 1)
+  %52 = call i32 @"$Document.parse_word"(ptr %51, ptr @"$string.198", i32 1)
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -25407,7 +25516,7 @@ else14:                                           ; preds = %else11
 
 then16:                                           ; preds = %else14
   %57 = load ptr, ptr %self, align 8
-  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.198", i32 0)
+  %58 = call i32 @"$Document.parse_word"(ptr %57, ptr @"$string.199", i32 0)
   ret i32 %58
 
 dead18:                                           ; No predecessors!
@@ -25418,7 +25527,7 @@ else17:                                           ; preds = %else14
 
 merge:                                            ; preds = %else17, %dead18, %dead15, %dead12, %dead9, %dead6, %dead3, %dead
   %59 = load ptr, ptr %self, align 8
-  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.195")
+  %60 = call i32 @"$Document.fail"(ptr %59, ptr @"$string.196")
   ret i32 %60
 
 dead19:                                           ; No predecessors!
@@ -25573,7 +25682,7 @@ entry:
 
 then:                                             ; preds = %entry
   %8 = load ptr, ptr %self, align 8
-  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.170")
+  %9 = call i32 @"$Document.fail"(ptr %8, ptr @"$string.171")
   ret i32 %9
 
 dead:                                             ; No predecessors!
@@ -25690,7 +25799,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %120, ptr %17, i32 0, i32 4
   %19 = load i64, ptr %18, align 8
   %20 = load ptr, ptr %cause, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.169", ptr %16, i64 %19, ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.170", ptr %16, i64 %19, ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -25738,7 +25847,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.171")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.172")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -25751,14 +25860,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %120, ptr %18, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %node, i64 72, i1 false)
-  %20 = call zeroext i1 @"$Vector.push.172"(ptr %19, ptr byval(%126) %2)
+  %20 = call zeroext i1 @"$Vector.push.173"(ptr %19, ptr byval(%126) %2)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.174")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.175")
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -25780,7 +25889,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.172"(ptr %0, ptr byval(%126) %1) {
+define internal zeroext i1 @"$Vector.push.173"(ptr %0, ptr byval(%126) %1) {
 entry:
   %value = alloca %126, align 8
   %self = alloca ptr, align 8
@@ -25791,7 +25900,7 @@ entry:
   %4 = getelementptr %121, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.173"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.174"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -25827,7 +25936,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.173"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.174"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -26058,7 +26167,7 @@ else11:                                           ; preds = %merge5
 
 then13:                                           ; preds = %else11
   %63 = load ptr, ptr %self, align 8
-  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.182")
+  %64 = call i32 @"$Document.fail"(ptr %63, ptr @"$string.183")
   ret i32 %64
 
 dead15:                                           ; No predecessors!
@@ -26107,7 +26216,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
-  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.175")
+  %14 = call i32 @"$Document.fail"(ptr %13, ptr @"$string.176")
   ret i32 %14
 
 dead:                                             ; No predecessors!
@@ -26146,7 +26255,7 @@ merge1:                                           ; preds = %else3, %dead4
 
 then6:                                            ; preds = %merge1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.180")
+  %28 = call i32 @"$Document.fail"(ptr %27, ptr @"$string.181")
   ret i32 %28
 
 dead8:                                            ; No predecessors!
@@ -26365,7 +26474,7 @@ else:                                             ; preds = %whilebody
 
 then2:                                            ; preds = %else
   %32 = load ptr, ptr %self, align 8
-  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.176")
+  %33 = call i32 @"$Document.fail"(ptr %32, ptr @"$string.177")
   ret i32 %33
 
 dead4:                                            ; No predecessors!
@@ -26436,7 +26545,7 @@ else8:                                            ; preds = %else6
 
 then10:                                           ; preds = %else8
   %78 = load ptr, ptr %self, align 8
-  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.177")
+  %79 = call i32 @"$Document.fail"(ptr %78, ptr @"$string.178")
   ret i32 %79
 
 dead12:                                           ; No predecessors!
@@ -26469,7 +26578,7 @@ merge:                                            ; preds = %condition
   %93 = getelementptr %120, ptr %92, i32 0, i32 4
   store i64 %91, ptr %93, align 8
   %94 = load ptr, ptr %self, align 8
-  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.178")
+  %95 = call i32 @"$Document.fail"(ptr %94, ptr @"$string.179")
   ret i32 %95
 
 dead13:                                           ; No predecessors!
@@ -26511,7 +26620,7 @@ entry:
 
 then:                                             ; preds = %entry
   %16 = load ptr, ptr %self, align 8
-  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.174")
+  %17 = call i32 @"$Document.fail"(ptr %16, ptr @"$string.175")
   ret i32 %17
 
 dead:                                             ; No predecessors!
@@ -26599,7 +26708,7 @@ then9:                                            ; preds = %merge5
   %63 = getelementptr %120, ptr %62, i32 0, i32 4
   store i64 %61, ptr %63, align 8
   %64 = load ptr, ptr %self, align 8
-  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.179")
+  %65 = call i32 @"$Document.fail"(ptr %64, ptr @"$string.180")
   ret i32 %65
 
 dead11:                                           ; No predecessors!
@@ -27248,14 +27357,14 @@ entry:
   %3 = getelementptr %120, ptr %2, i32 0, i32 0
   %4 = load i32, ptr %index, align 4
   %5 = sext i32 %4 to i64
-  %6 = call ptr @"$Vector.at.181"(ptr %3, i64 %5)
+  %6 = call ptr @"$Vector.at.182"(ptr %3, i64 %5)
   ret ptr %6
 
 dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal ptr @"$Vector.at.181"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.182"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -27451,7 +27560,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.174")
+  %31 = call i32 @"$Document.fail"(ptr %30, ptr @"$string.175")
   ret i32 %31
 
 dead4:                                            ; No predecessors!
@@ -27527,7 +27636,7 @@ merge6:                                           ; preds = %else8, %dead9
 
 then11:                                           ; preds = %merge6
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.174")
+  %72 = call i32 @"$Document.fail"(ptr %71, ptr @"$string.175")
   ret i32 %72
 
 dead13:                                           ; No predecessors!
@@ -27721,16 +27830,16 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %25, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.183"(ptr %4)
+  call void @"$Vector.clear.184"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %25, ptr %6, i32 0, i32 2
-  call void @"$Vector.clear.184"(ptr %7)
+  call void @"$Vector.clear.185"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.183"(ptr %0) {
+define internal void @"$Vector.clear.184"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -27740,7 +27849,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.184"(ptr %0) {
+define internal void @"$Vector.clear.185"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -27790,7 +27899,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %25, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.185"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.186"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -27819,7 +27928,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.185"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.186"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -27931,7 +28040,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %25, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
-  %6 = call zeroext i1 @"$Vector.resize.186"(ptr %4, i64 %5)
+  %6 = call zeroext i1 @"$Vector.resize.187"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
   br i1 %8, label %else, label %then
@@ -27992,7 +28101,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %25, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.187"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.188"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -28025,7 +28134,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.186"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.187"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -28058,7 +28167,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.187"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.188"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -28154,7 +28263,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.187"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.188"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %129, ptr %37, i32 0, i32 1
@@ -28284,7 +28393,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %25, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.187"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.188"(ptr %37, i64 %39)
   %41 = getelementptr %129, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -28663,7 +28772,7 @@ entry:
   %9 = trunc i64 %8 to i32
   %10 = getelementptr %58, ptr %key, i32 0, i32 0
   %11 = load ptr, ptr %10, align 8
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.188", i32 %9, ptr %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 256, ptr @"$string.189", i32 %9, ptr %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [256 x i8], ptr %cause, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -28755,7 +28864,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.187"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.188"(ptr %45, i64 %53)
   %55 = getelementptr %129, ptr %54, i32 0, i32 2
   store i32 %43, ptr %55, align 4
   ret i1 true
@@ -28793,7 +28902,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i32, ptr %72, align 4
   store i32 %73, ptr %71, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.189"(ptr %57, ptr byval(%129) %4)
+  %74 = call zeroext i1 @"$Vector.push.190"(ptr %57, ptr byval(%129) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -28827,7 +28936,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.189"(ptr %0, ptr byval(%129) %1) {
+define internal zeroext i1 @"$Vector.push.190"(ptr %0, ptr byval(%129) %1) {
 entry:
   %value = alloca %129, align 8
   %self = alloca ptr, align 8
@@ -28838,7 +28947,7 @@ entry:
   %4 = getelementptr %26, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.185"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.186"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -29000,7 +29109,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
-  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.193")
+  %40 = call i32 @"$Document.fail"(ptr %39, ptr @"$string.194")
   ret i32 %40
 
 dead4:                                            ; No predecessors!
@@ -29150,7 +29259,7 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %and.lhs.true, %merge
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.190")
+  %24 = call i32 @"$Document.fail"(ptr %23, ptr @"$string.191")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -29200,7 +29309,7 @@ then5:                                            ; preds = %merge1
 
 then8:                                            ; preds = %then5
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.191")
+  %50 = call i32 @"$Document.fail"(ptr %49, ptr @"$string.192")
   ret i32 %50
 
 dead10:                                           ; No predecessors!
@@ -29279,7 +29388,7 @@ or.lhs.false18:                                   ; preds = %then12
 
 then20:                                           ; preds = %merge15
   %89 = load ptr, ptr %self, align 8
-  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.192")
+  %90 = call i32 @"$Document.fail"(ptr %89, ptr @"$string.193")
   ret i32 %90
 
 dead22:                                           ; No predecessors!
@@ -29463,7 +29572,7 @@ entry:
   %locale = alloca ptr, align 8
   %digits = alloca ptr, align 8
   store ptr %0, ptr %digits, align 8
-  %2 = call ptr @newlocale(i32 2, ptr @"$string.194", ptr null)
+  %2 = call ptr @newlocale(i32 2, ptr @"$string.195", ptr null)
   store ptr %2, ptr %locale, align 8
   %3 = load ptr, ptr %locale, align 8
   %4 = icmp eq ptr %3, null
@@ -29534,7 +29643,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %17 = load ptr, ptr %self, align 8
-  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.195")
+  %18 = call i32 @"$Document.fail"(ptr %17, ptr @"$string.196")
   ret i32 %18
 
 or.lhs.false:                                     ; preds = %entry
@@ -29601,7 +29710,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.198"
+  ret ptr @"$string.199"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -29617,7 +29726,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.197"
+  ret ptr @"$string.198"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -29633,7 +29742,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.196"
+  ret ptr @"$string.197"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -29649,7 +29758,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.201"
+  ret ptr @"$string.202"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -29665,7 +29774,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.202"
+  ret ptr @"$string.203"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -29681,7 +29790,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.203"
+  ret ptr @"$string.204"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -29697,7 +29806,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.204"
+  ret ptr @"$string.205"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -29706,7 +29815,7 @@ else23:                                           ; preds = %merge17
   br label %merge21
 
 merge21:                                          ; preds = %else23, %dead24
-  ret ptr @"$string.205"
+  ret ptr @"$string.206"
 
 dead25:                                           ; No predecessors!
   ret ptr undef
@@ -29815,7 +29924,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %36 = load ptr, ptr %from, align 8
-  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.243")
+  %37 = call ptr @"$ConfigReader.find"(ptr %36, ptr @"$string.244")
   %38 = icmp ne ptr %37, null
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
@@ -29823,7 +29932,7 @@ merge12:                                          ; preds = %else14, %dead15
 
 then17:                                           ; preds = %merge12
   %41 = load ptr, ptr %from, align 8
-  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.243", ptr @"$string.244")
+  %42 = call i32 @"$ConfigReader.expect_string"(ptr %41, ptr @"$string.244", ptr @"$string.245")
   store i32 %42, ptr %code19, align 4
   %43 = load i32, ptr %code19, align 4
   %44 = icmp ne i32 %43, 0
@@ -29957,7 +30066,7 @@ else46:                                           ; preds = %merge40
 
 merge44:                                          ; preds = %else46, %then45
   %94 = load ptr, ptr %from, align 8
-  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.261")
+  %95 = call ptr @"$ConfigReader.find"(ptr %94, ptr @"$string.262")
   %96 = icmp ne ptr %95, null
   %97 = zext i1 %96 to i8
   %98 = load ptr, ptr %self, align 8
@@ -30008,7 +30117,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %7 = load ptr, ptr %from, align 8
-  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.210", ptr @"$string.211")
+  %8 = call i32 @"$ConfigReader.expect_string"(ptr %7, ptr @"$string.211", ptr @"$string.212")
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -30031,7 +30140,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr %11, ptr %14, i32 0, i32 0
   %16 = getelementptr [64 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.212")
+  %18 = call { i64, i64 } @"$text.slice"(ptr @"$string.213")
   store { i64, i64 } %18, ptr %6, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %5, ptr align 8 %6, i64 16, i1 false)
   %19 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 0
@@ -30041,7 +30150,7 @@ merge:                                            ; preds = %else, %dead
   call void @"$text.copy_into"(ptr %17, i64 64, i64 %20, i64 %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %from, align 8
-  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.213")
+  %25 = call ptr @"$ConfigReader.find"(ptr %24, ptr @"$string.214")
   store ptr %25, ptr %names, align 8
   %26 = load ptr, ptr %names, align 8
   %27 = icmp eq ptr %26, null
@@ -30076,7 +30185,7 @@ merge1:                                           ; preds = %else3, %dead4
 then6:                                            ; preds = %or.lhs.false, %or.lhs.false8, %merge1
   %41 = load ptr, ptr %from, align 8
   %42 = load ptr, ptr %names, align 8
-  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.213", ptr @"$string.214", ptr %42)
+  %43 = call i32 @"$ConfigReader.wrong_kind"(ptr %41, ptr @"$string.214", ptr @"$string.215", ptr %42)
   ret i32 %43
 
 or.lhs.false:                                     ; preds = %or.lhs.false8
@@ -30168,7 +30277,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
   %22 = load ptr, ptr %key, align 8
   %23 = load ptr, ptr %node, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.208", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %21, ptr %22, ptr @"$string.209", ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -30221,7 +30330,7 @@ then9:                                            ; preds = %then6
   %57 = getelementptr %58, ptr %56, i32 0, i32 0
   %58 = load ptr, ptr %57, align 8
   %59 = load ptr, ptr %wanted, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.209", ptr %48, ptr %49, i32 %54, ptr %58, ptr %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.210", ptr %48, ptr %49, i32 %54, ptr %58, ptr %59)
   %61 = load ptr, ptr %target, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -30493,7 +30602,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr %123, ptr %14, i32 0, i32 2
   %16 = load ptr, ptr %15, align 8
   %17 = load ptr, ptr %key, align 8
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.206", ptr %16, ptr %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.207", ptr %16, ptr %17)
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -30557,7 +30666,7 @@ then:                                             ; preds = %entry
   %31 = getelementptr %126, ptr %30, i32 0, i32 7
   %32 = getelementptr %58, ptr %31, i32 0, i32 0
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.207", ptr %18, ptr %19, ptr %20, ptr %24, i32 %29, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.208", ptr %18, ptr %19, ptr %20, ptr %24, i32 %29, ptr %33)
   %35 = load ptr, ptr %target, align 8
   %36 = getelementptr %5, ptr %35, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
@@ -30637,7 +30746,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 1
-  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.217", i64 1, i64 1048576, ptr %4)
+  %5 = call i32 @"$ConfigReader.integer"(ptr %2, ptr @"$string.218", i64 1, i64 1048576, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -30659,7 +30768,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 2
-  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.218", i64 1, i64 4096, ptr %13)
+  %14 = call i32 @"$ConfigReader.integer"(ptr %11, ptr @"$string.219", i64 1, i64 4096, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -30681,7 +30790,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %11, ptr %21, i32 0, i32 3
-  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.219", i64 1, i64 16777216, ptr %22)
+  %23 = call i32 @"$ConfigReader.integer"(ptr %20, ptr @"$string.220", i64 1, i64 16777216, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -30703,7 +30812,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %11, ptr %30, i32 0, i32 4
-  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.220", i64 1, i64 4096, ptr %31)
+  %32 = call i32 @"$ConfigReader.integer"(ptr %29, ptr @"$string.221", i64 1, i64 4096, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -30725,7 +30834,7 @@ merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %11, ptr %39, i32 0, i32 5
-  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.221", i64 1, i64 4096, ptr %40)
+  %41 = call i32 @"$ConfigReader.integer"(ptr %38, ptr @"$string.222", i64 1, i64 4096, ptr %40)
   store i32 %41, ptr %code16, align 4
   %42 = load i32, ptr %code16, align 4
   %43 = icmp ne i32 %42, 0
@@ -30747,7 +30856,7 @@ merge17:                                          ; preds = %else19, %dead20
   %47 = load ptr, ptr %from, align 8
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %11, ptr %48, i32 0, i32 6
-  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.222", i64 2, i64 4096, i32 0, ptr %49)
+  %50 = call i32 @"$ConfigReader.optional_integer"(ptr %47, ptr @"$string.223", i64 2, i64 4096, i32 0, ptr %49)
   store i32 %50, ptr %code21, align 4
   %51 = load i32, ptr %code21, align 4
   %52 = icmp ne i32 %51, 0
@@ -30769,7 +30878,7 @@ merge22:                                          ; preds = %else24, %dead25
   %56 = load ptr, ptr %from, align 8
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %11, ptr %57, i32 0, i32 10
-  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.223", i64 1, i64 67108864, ptr %58)
+  %59 = call i32 @"$ConfigReader.integer"(ptr %56, ptr @"$string.224", i64 1, i64 67108864, ptr %58)
   store i32 %59, ptr %code26, align 4
   %60 = load i32, ptr %code26, align 4
   %61 = icmp ne i32 %60, 0
@@ -30791,7 +30900,7 @@ merge27:                                          ; preds = %else29, %dead30
   %65 = load ptr, ptr %from, align 8
   %66 = load ptr, ptr %self, align 8
   %67 = getelementptr %11, ptr %66, i32 0, i32 16
-  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.224", i64 1, i64 1048576, ptr %67)
+  %68 = call i32 @"$ConfigReader.integer"(ptr %65, ptr @"$string.225", i64 1, i64 1048576, ptr %67)
   store i32 %68, ptr %code31, align 4
   %69 = load i32, ptr %code31, align 4
   %70 = icmp ne i32 %69, 0
@@ -30813,7 +30922,7 @@ merge32:                                          ; preds = %else34, %dead35
   %74 = load ptr, ptr %from, align 8
   %75 = load ptr, ptr %self, align 8
   %76 = getelementptr %11, ptr %75, i32 0, i32 17
-  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.225", i64 0, i64 2147483647, ptr %76)
+  %77 = call i32 @"$ConfigReader.integer"(ptr %74, ptr @"$string.226", i64 0, i64 2147483647, ptr %76)
   store i32 %77, ptr %code36, align 4
   %78 = load i32, ptr %code36, align 4
   %79 = icmp ne i32 %78, 0
@@ -30835,7 +30944,7 @@ merge37:                                          ; preds = %else39, %dead40
   %83 = load ptr, ptr %from, align 8
   %84 = load ptr, ptr %self, align 8
   %85 = getelementptr %11, ptr %84, i32 0, i32 18
-  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.226", i64 1, i64 65536, ptr %85)
+  %86 = call i32 @"$ConfigReader.integer"(ptr %83, ptr @"$string.227", i64 1, i64 65536, ptr %85)
   store i32 %86, ptr %code41, align 4
   %87 = load i32, ptr %code41, align 4
   %88 = icmp ne i32 %87, 0
@@ -30857,7 +30966,7 @@ merge42:                                          ; preds = %else44, %dead45
   %92 = load ptr, ptr %from, align 8
   %93 = load ptr, ptr %self, align 8
   %94 = getelementptr %11, ptr %93, i32 0, i32 19
-  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.227", i64 1, i64 65536, ptr %94)
+  %95 = call i32 @"$ConfigReader.integer"(ptr %92, ptr @"$string.228", i64 1, i64 65536, ptr %94)
   store i32 %95, ptr %code46, align 4
   %96 = load i32, ptr %code46, align 4
   %97 = icmp ne i32 %96, 0
@@ -30879,7 +30988,7 @@ merge47:                                          ; preds = %else49, %dead50
   %101 = load ptr, ptr %from, align 8
   %102 = load ptr, ptr %self, align 8
   %103 = getelementptr %11, ptr %102, i32 0, i32 20
-  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.228", i64 0, i64 64, i32 1, ptr %103)
+  %104 = call i32 @"$ConfigReader.optional_integer"(ptr %101, ptr @"$string.229", i64 0, i64 64, i32 1, ptr %103)
   store i32 %104, ptr %code51, align 4
   %105 = load i32, ptr %code51, align 4
   %106 = icmp ne i32 %105, 0
@@ -30899,7 +31008,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %110 = load ptr, ptr %from, align 8
-  %111 = call zeroext i1 @"$ConfigReader.is_null"(ptr %110, ptr @"$string.228")
+  %111 = call zeroext i1 @"$ConfigReader.is_null"(ptr %110, ptr @"$string.229")
   %112 = zext i1 %111 to i8
   %113 = trunc i8 %112 to i1
   br i1 %113, label %then57, label %else58
@@ -30917,7 +31026,7 @@ merge56:                                          ; preds = %else58, %then57
   %116 = load ptr, ptr %from, align 8
   %117 = load ptr, ptr %self, align 8
   %118 = getelementptr %11, ptr %117, i32 0, i32 21
-  %119 = call i32 @"$ConfigReader.integer"(ptr %116, ptr @"$string.229", i64 1, i64 1048576, ptr %118)
+  %119 = call i32 @"$ConfigReader.integer"(ptr %116, ptr @"$string.230", i64 1, i64 1048576, ptr %118)
   store i32 %119, ptr %code59, align 4
   %120 = load i32, ptr %code59, align 4
   %121 = icmp ne i32 %120, 0
@@ -30939,7 +31048,7 @@ merge60:                                          ; preds = %else62, %dead63
   %125 = load ptr, ptr %from, align 8
   %126 = load ptr, ptr %self, align 8
   %127 = getelementptr %11, ptr %126, i32 0, i32 24
-  %128 = call i32 @"$ConfigReader.optional_integer"(ptr %125, ptr @"$string.230", i64 0, i64 64, i32 0, ptr %127)
+  %128 = call i32 @"$ConfigReader.optional_integer"(ptr %125, ptr @"$string.231", i64 0, i64 64, i32 0, ptr %127)
   store i32 %128, ptr %code64, align 4
   %129 = load i32, ptr %code64, align 4
   %130 = icmp ne i32 %129, 0
@@ -31063,7 +31172,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   %12 = load ptr, ptr %self, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %node, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.215", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.216", ptr %14)
   ret i32 %15
 
 or.lhs.false:                                     ; preds = %entry
@@ -31124,7 +31233,7 @@ then6:                                            ; preds = %then2
   %51 = load i64, ptr %50, align 8
   %52 = load i64, ptr %least, align 8
   %53 = load i64, ptr %most, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.216", ptr %47, ptr %48, i64 %51, i64 %52, i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.217", ptr %47, ptr %48, i64 %51, i64 %52, i64 %53)
   %55 = load ptr, ptr %target, align 8
   %56 = getelementptr %5, ptr %55, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
@@ -31255,7 +31364,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 11
-  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.232", i1 zeroext false, ptr %4)
+  %5 = call i32 @"$ConfigReader.flag"(ptr %2, ptr @"$string.233", i1 zeroext false, ptr %4)
   store i32 %5, ptr %code, align 4
   %6 = load i32, ptr %code, align 4
   %7 = icmp ne i32 %6, 0
@@ -31277,7 +31386,7 @@ merge:                                            ; preds = %else, %dead
   %11 = load ptr, ptr %from, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %11, ptr %12, i32 0, i32 12
-  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.233", i1 zeroext false, ptr %13)
+  %14 = call i32 @"$ConfigReader.flag"(ptr %11, ptr @"$string.234", i1 zeroext false, ptr %13)
   store i32 %14, ptr %code1, align 4
   %15 = load i32, ptr %code1, align 4
   %16 = icmp ne i32 %15, 0
@@ -31299,7 +31408,7 @@ merge2:                                           ; preds = %else4, %dead5
   %20 = load ptr, ptr %from, align 8
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %11, ptr %21, i32 0, i32 13
-  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.234", i1 zeroext false, ptr %22)
+  %23 = call i32 @"$ConfigReader.flag"(ptr %20, ptr @"$string.235", i1 zeroext false, ptr %22)
   store i32 %23, ptr %code6, align 4
   %24 = load i32, ptr %code6, align 4
   %25 = icmp ne i32 %24, 0
@@ -31321,7 +31430,7 @@ merge7:                                           ; preds = %else9, %dead10
   %29 = load ptr, ptr %from, align 8
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %11, ptr %30, i32 0, i32 22
-  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.235", i1 zeroext true, ptr %31)
+  %32 = call i32 @"$ConfigReader.flag"(ptr %29, ptr @"$string.236", i1 zeroext true, ptr %31)
   store i32 %32, ptr %code11, align 4
   %33 = load i32, ptr %code11, align 4
   %34 = icmp ne i32 %33, 0
@@ -31341,7 +31450,7 @@ else14:                                           ; preds = %merge7
 
 merge12:                                          ; preds = %else14, %dead15
   %38 = load ptr, ptr %from, align 8
-  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.237", i64 1)
+  %39 = call i32 @"$ConfigReader.expect_integer"(ptr %38, ptr @"$string.238", i64 1)
   store i32 %39, ptr %code16, align 4
   %40 = load i32, ptr %code16, align 4
   %41 = icmp ne i32 %40, 0
@@ -31361,7 +31470,7 @@ else19:                                           ; preds = %merge12
 
 merge17:                                          ; preds = %else19, %dead20
   %45 = load ptr, ptr %from, align 8
-  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.238", i64 1)
+  %46 = call i32 @"$ConfigReader.expect_integer"(ptr %45, ptr @"$string.239", i64 1)
   store i32 %46, ptr %code21, align 4
   %47 = load i32, ptr %code21, align 4
   %48 = icmp ne i32 %47, 0
@@ -31449,7 +31558,7 @@ then2:                                            ; preds = %and.lhs.true
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %key, align 8
   %32 = load ptr, ptr %node, align 8
-  %33 = call i32 @"$ConfigReader.wrong_kind"(ptr %30, ptr %31, ptr @"$string.231", ptr %32)
+  %33 = call i32 @"$ConfigReader.wrong_kind"(ptr %30, ptr %31, ptr @"$string.232", ptr %32)
   ret i32 %33
 
 and.lhs.true:                                     ; preds = %merge
@@ -31524,7 +31633,7 @@ then2:                                            ; preds = %or.lhs.false, %merg
   %17 = load ptr, ptr %self, align 8
   %18 = load ptr, ptr %key, align 8
   %19 = load ptr, ptr %node, align 8
-  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.215", ptr %19)
+  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.216", ptr %19)
   ret i32 %20
 
 or.lhs.false:                                     ; preds = %merge
@@ -31574,7 +31683,7 @@ then9:                                            ; preds = %then6
   %48 = getelementptr %126, ptr %47, i32 0, i32 8
   %49 = load i64, ptr %48, align 8
   %50 = load i64, ptr %wanted, align 8
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.236", ptr %45, ptr %46, i64 %49, i64 %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.237", ptr %45, ptr %46, i64 %49, i64 %50)
   %52 = load ptr, ptr %target, align 8
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
@@ -31615,7 +31724,7 @@ entry:
   store double 0.000000e+00, ptr %epsilon, align 8
   store double 0.000000e+00, ptr %scaling, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.241", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
+  %3 = call i32 @"$ConfigReader.real"(ptr %2, ptr @"$string.242", double 0x3D719799812DEA11, double 1.000000e-01, ptr %epsilon)
   store i32 %3, ptr %code, align 4
   %4 = load i32, ptr %code, align 4
   %5 = icmp ne i32 %4, 0
@@ -31635,7 +31744,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.242", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
+  %10 = call i32 @"$ConfigReader.optional_real"(ptr %9, ptr @"$string.243", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, double 1.000000e+00, ptr %scaling)
   store i32 %10, ptr %code1, align 4
   %11 = load i32, ptr %code1, align 4
   %12 = icmp ne i32 %11, 0
@@ -31720,7 +31829,7 @@ then2:                                            ; preds = %merge
   %22 = load ptr, ptr %self, align 8
   %23 = load ptr, ptr %key, align 8
   %24 = load ptr, ptr %node, align 8
-  %25 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr %23, ptr @"$string.239", ptr %24)
+  %25 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr %23, ptr @"$string.240", ptr %24)
   ret i32 %25
 
 dead4:                                            ; No predecessors!
@@ -31774,7 +31883,7 @@ then10:                                           ; preds = %then6
   %57 = load double, ptr %56, align 8
   %58 = load double, ptr %least, align 8
   %59 = load double, ptr %most, align 8
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.240", ptr %53, ptr %54, double %57, double %58, double %59)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 1024, ptr @"$string.241", ptr %53, ptr %54, double %57, double %58, double %59)
   %61 = load ptr, ptr %target8, align 8
   %62 = getelementptr %5, ptr %61, i32 0, i32 0
   %63 = getelementptr [1024 x i8], ptr %62, i32 0, i32 0
@@ -31930,7 +32039,7 @@ then5:                                            ; preds = %then2
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %11, ptr %46, i32 0, i32 4
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.245", ptr %42, i32 %45, i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.246", ptr %42, i32 %45, i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -31985,7 +32094,7 @@ entry:
   %2 = load ptr, ptr %from, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %rotation, ptr align 8 %2, i64 32, i1 false)
   %3 = load ptr, ptr %from, align 8
-  %4 = call i32 @"$find_rotation"(ptr %3, ptr @"$string.247", ptr %rotation)
+  %4 = call i32 @"$find_rotation"(ptr %3, ptr @"$string.248", ptr %rotation)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -32005,7 +32114,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$find_rotation"(ptr %10, ptr @"$string.248", ptr %rotation)
+  %11 = call i32 @"$find_rotation"(ptr %10, ptr @"$string.249", ptr %rotation)
   store i32 %11, ptr %code1, align 4
   %12 = load i32, ptr %code1, align 4
   %13 = icmp ne i32 %12, 0
@@ -32062,10 +32171,10 @@ else8:                                            ; preds = %merge2
 merge6:                                           ; preds = %else8, %merge10
   store double 5.000000e-01, ptr %factor, align 8
   %31 = load ptr, ptr %from, align 8
-  %32 = call ptr @"$holder"(ptr @"$string.253", ptr %rotation, ptr %31)
+  %32 = call ptr @"$holder"(ptr @"$string.254", ptr %rotation, ptr %31)
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %11, ptr %33, i32 0, i32 8
-  %35 = call i32 @"$ConfigReader.real"(ptr %32, ptr @"$string.253", double 1.000000e+00, double 1.000000e+12, ptr %34)
+  %35 = call i32 @"$ConfigReader.real"(ptr %32, ptr @"$string.254", double 1.000000e+00, double 1.000000e+12, ptr %34)
   store i32 %35, ptr %code14, align 4
   %36 = load i32, ptr %code14, align 4
   %37 = icmp ne i32 %36, 0
@@ -32085,7 +32194,7 @@ else17:                                           ; preds = %merge6
 
 merge15:                                          ; preds = %else17, %dead18
   %41 = load ptr, ptr %from, align 8
-  %42 = call ptr @"$holder"(ptr @"$string.254", ptr %rotation, ptr %41)
+  %42 = call ptr @"$holder"(ptr @"$string.255", ptr %rotation, ptr %41)
   store ptr %42, ptr %with_factor, align 8
   %43 = load ptr, ptr %from, align 8
   %44 = getelementptr %123, ptr %43, i32 0, i32 0
@@ -32093,7 +32202,7 @@ merge15:                                          ; preds = %else17, %dead18
   %46 = load ptr, ptr %with_factor, align 8
   %47 = getelementptr %123, ptr %46, i32 0, i32 1
   %48 = load ptr, ptr %47, align 8
-  %49 = call ptr @"$Document.find"(ptr %45, ptr %48, ptr @"$string.254")
+  %49 = call ptr @"$Document.find"(ptr %45, ptr %48, ptr @"$string.255")
   %50 = icmp ne ptr %49, null
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
@@ -32101,7 +32210,7 @@ merge15:                                          ; preds = %else17, %dead18
 
 then20:                                           ; preds = %merge15
   %53 = load ptr, ptr %with_factor, align 8
-  %54 = call i32 @"$ConfigReader.real"(ptr %53, ptr @"$string.254", double 1.000000e-03, double 1.000000e+00, ptr %factor)
+  %54 = call i32 @"$ConfigReader.real"(ptr %53, ptr @"$string.255", double 1.000000e-03, double 1.000000e+00, ptr %factor)
   store i32 %54, ptr %code22, align 4
   %55 = load i32, ptr %code22, align 4
   %56 = icmp ne i32 %55, 0
@@ -32184,7 +32293,7 @@ then2:                                            ; preds = %merge
   %17 = load ptr, ptr %from, align 8
   %18 = load ptr, ptr %key, align 8
   %19 = load ptr, ptr %node, align 8
-  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.246", ptr %19)
+  %20 = call i32 @"$ConfigReader.wrong_kind"(ptr %17, ptr %18, ptr @"$string.247", ptr %19)
   ret i32 %20
 
 dead4:                                            ; No predecessors!
@@ -32248,7 +32357,7 @@ entry:
   %key = alloca ptr, align 8
   %rotation = alloca ptr, align 8
   store ptr %0, ptr %rotation, align 8
-  store ptr @"$string.249", ptr %key, align 8
+  store ptr @"$string.250", ptr %key, align 8
   %2 = load ptr, ptr %rotation, align 8
   %3 = load ptr, ptr %key, align 8
   %4 = call ptr @"$ConfigReader.find"(ptr %2, ptr %3)
@@ -32258,7 +32367,7 @@ entry:
   br i1 %7, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.250", ptr %key, align 8
+  store ptr @"$string.251", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -32276,7 +32385,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %rotation, align 8
   %15 = load ptr, ptr %key, align 8
-  %16 = call i32 @"$ConfigReader.expect_string"(ptr %14, ptr %15, ptr @"$string.251")
+  %16 = call i32 @"$ConfigReader.expect_string"(ptr %14, ptr %15, ptr @"$string.252")
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -32346,7 +32455,7 @@ then12:                                           ; preds = %then9
   %50 = load ptr, ptr %rotation, align 8
   %51 = getelementptr %123, ptr %50, i32 0, i32 2
   %52 = load ptr, ptr %51, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.252", ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.253", ptr %52)
   %54 = load ptr, ptr %target, align 8
   %55 = getelementptr %5, ptr %54, i32 0, i32 0
   %56 = getelementptr [1024 x i8], ptr %55, i32 0, i32 0
@@ -32424,7 +32533,7 @@ entry:
   %3 = getelementptr %11, ptr %2, i32 0, i32 25
   store i32 0, ptr %3, align 4
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.255")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.256")
   store ptr %5, ptr %node, align 8
   %6 = load ptr, ptr %node, align 8
   %7 = icmp eq ptr %6, null
@@ -32535,7 +32644,7 @@ entry:
   %8 = load i32, ptr %7, align 4
   %9 = sub i32 %8, 1
   %10 = sext i32 %9 to i64
-  %11 = call i32 @"$ConfigReader.check_integer"(ptr %4, ptr @"$string.255", ptr %5, i64 0, i64 %10)
+  %11 = call i32 @"$ConfigReader.check_integer"(ptr %4, ptr @"$string.256", ptr %5, i64 0, i64 %10)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -32581,7 +32690,7 @@ then5:                                            ; preds = %then2
   %34 = load ptr, ptr %from, align 8
   %35 = getelementptr %123, ptr %34, i32 0, i32 2
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.256", ptr %36, i32 16)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.257", ptr %36, i32 16)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -32641,7 +32750,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %11, ptr %3, i32 0, i32 15
   store i32 1, ptr %4, align 4
-  store ptr @"$string.257", ptr %key, align 8
+  store ptr @"$string.258", ptr %key, align 8
   %5 = load ptr, ptr %from, align 8
   %6 = load ptr, ptr %key, align 8
   %7 = call ptr @"$ConfigReader.find"(ptr %5, ptr %6)
@@ -32651,7 +32760,7 @@ entry:
   br i1 %10, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.258", ptr %key, align 8
+  store ptr @"$string.259", ptr %key, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -32689,7 +32798,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %27 = load i64, ptr %26, align 8
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %29 = load i64, ptr %28, align 8
-  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.259")
+  %30 = call zeroext i1 @"$text.equals"(i64 %27, i64 %29, ptr @"$string.260")
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %then2, label %else3
@@ -32706,7 +32815,7 @@ and.lhs.true4:                                    ; preds = %merge
 then5:                                            ; preds = %else3
   %39 = load ptr, ptr %from, align 8
   %40 = load ptr, ptr %key, align 8
-  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.260")
+  %41 = call i32 @"$ConfigReader.expect_string"(ptr %39, ptr %40, ptr @"$string.261")
   ret i32 %41
 
 dead:                                             ; No predecessors!
@@ -32777,7 +32886,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %11, ptr %37, i32 0, i32 18
   %39 = load i32, ptr %38, align 4
   %40 = load i64, ptr %num_experts, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.262", ptr %33, i32 %36, i32 %39, i64 %40, i64 1048576)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.263", ptr %33, i32 %36, i32 %39, i64 %40, i64 1048576)
   %42 = load ptr, ptr %target, align 8
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -32854,7 +32963,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %11, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.263", ptr %28, i32 %31, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.264", ptr %28, i32 %31, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -32919,7 +33028,7 @@ then9:                                            ; preds = %then5
   %71 = load ptr, ptr %self, align 8
   %72 = getelementptr %11, ptr %71, i32 0, i32 6
   %73 = load i32, ptr %72, align 4
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.264", ptr %67, i32 %70, i32 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %64, i64 1024, ptr @"$string.265", ptr %67, i32 %70, i32 %73)
   %75 = load ptr, ptr %target7, align 8
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
@@ -32977,7 +33086,7 @@ then17:                                           ; preds = %then13
   %106 = load ptr, ptr %self, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 18
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.265", ptr %102, i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %99, i64 1024, ptr @"$string.266", ptr %102, i32 %105, i32 %108)
   %110 = load ptr, ptr %target15, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -33020,7 +33129,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.261")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.262")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -33049,7 +33158,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %15 = load ptr, ptr %from, align 8
   %16 = load ptr, ptr %node, align 8
-  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.261", ptr @"$string.246", ptr %16)
+  %17 = call i32 @"$ConfigReader.wrong_kind"(ptr %15, ptr @"$string.262", ptr @"$string.247", ptr %16)
   ret i32 %17
 
 dead4:                                            ; No predecessors!
@@ -33066,7 +33175,7 @@ merge1:                                           ; preds = %else3, %dead4
   %21 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %2, ptr %20, ptr %21)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.266", ptr @"$string.267")
+  %22 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.267", ptr @"$string.268")
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -33085,7 +33194,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.268", ptr @"$string.269")
+  %28 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.269", ptr @"$string.270")
   store i32 %28, ptr %code9, align 4
   %29 = load i32, ptr %code9, align 4
   %30 = icmp ne i32 %29, 0
@@ -33143,7 +33252,7 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.333")
+  %47 = call ptr @"$ConfigReader.find"(ptr %inside, ptr @"$string.334")
   store ptr %47, ptr %ignore, align 8
   %48 = load ptr, ptr %ignore, align 8
   %49 = icmp ne ptr %48, null
@@ -33157,7 +33266,7 @@ then25:                                           ; preds = %merge20
   %54 = load ptr, ptr %ignore, align 8
   %55 = load ptr, ptr %self, align 8
   %56 = getelementptr %12, ptr %55, i32 0, i32 4
-  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.333", ptr %inside)
+  %57 = call i32 @"$NameMatcher.read"(ptr %53, ptr %54, ptr %56, ptr @"$string.334", ptr %inside)
   ret i32 %57
 
 dead27:                                           ; No predecessors!
@@ -33184,7 +33293,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %2 = load ptr, ptr %from, align 8
-  %3 = call ptr @"$ConfigReader.find"(ptr %2, ptr @"$string.270")
+  %3 = call ptr @"$ConfigReader.find"(ptr %2, ptr @"$string.271")
   store ptr %3, ptr %node, align 8
   %4 = load ptr, ptr %node, align 8
   %5 = icmp eq ptr %4, null
@@ -33213,7 +33322,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %14 = load ptr, ptr %from, align 8
   %15 = load ptr, ptr %node, align 8
-  %16 = call i32 @"$ConfigReader.wrong_kind"(ptr %14, ptr @"$string.270", ptr @"$string.246", ptr %15)
+  %16 = call i32 @"$ConfigReader.wrong_kind"(ptr %14, ptr @"$string.271", ptr @"$string.247", ptr %15)
   ret i32 %16
 
 dead4:                                            ; No predecessors!
@@ -33227,7 +33336,7 @@ merge1:                                           ; preds = %else3, %dead4
   %18 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %1, ptr %17, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %1, i64 32, i1 false)
-  %19 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.250", ptr @"$string.271")
+  %19 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.251", ptr @"$string.272")
   store i32 %19, ptr %code, align 4
   %20 = load i32, ptr %code, align 4
   %21 = icmp ne i32 %20, 0
@@ -33246,7 +33355,7 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %25 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.272", i64 8)
+  %25 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.273", i64 8)
   store i32 %25, ptr %code9, align 4
   %26 = load i32, ptr %code9, align 4
   %27 = icmp ne i32 %26, 0
@@ -33265,7 +33374,7 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.274", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.275", i1 zeroext true)
   store i32 %31, ptr %code14, align 4
   %32 = load i32, ptr %code14, align 4
   %33 = icmp ne i32 %32, 0
@@ -33284,7 +33393,7 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.275", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.276", i1 zeroext false)
   ret i32 %37
 
 dead19:                                           ; No predecessors!
@@ -33340,9 +33449,9 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %22 = getelementptr [2 x ptr], ptr %4, i32 0, i32 0
-  store ptr @"$string.197", ptr %22, align 8
+  store ptr @"$string.198", ptr %22, align 8
   %23 = getelementptr [2 x ptr], ptr %4, i32 0, i32 1
-  store ptr @"$string.196", ptr %23, align 8
+  store ptr @"$string.197", ptr %23, align 8
   %24 = load [2 x ptr], ptr %4, align 8
   store [2 x ptr] %24, ptr %words, align 8
   %25 = load ptr, ptr %self, align 8
@@ -33378,7 +33487,7 @@ then5:                                            ; preds = %then2
   %51 = sext i32 %50 to i64
   %52 = getelementptr ptr, ptr %47, i64 %51
   %53 = load ptr, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.273", ptr %38, ptr %39, ptr %46, ptr %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 1024, ptr @"$string.274", ptr %38, ptr %39, ptr %46, ptr %53)
   %55 = load ptr, ptr %target, align 8
   %56 = getelementptr %5, ptr %55, i32 0, i32 0
   %57 = getelementptr [1024 x i8], ptr %56, i32 0, i32 0
@@ -33419,7 +33528,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.276")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.277")
   store ptr %4, ptr %groups, align 8
   %5 = load ptr, ptr %groups, align 8
   %6 = icmp eq ptr %5, null
@@ -33429,7 +33538,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.277")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.278")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -33456,7 +33565,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %or.lhs.false, %merge
   %22 = load ptr, ptr %from, align 8
   %23 = load ptr, ptr %groups, align 8
-  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.277", ptr @"$string.278", ptr %23)
+  %24 = call i32 @"$ConfigReader.wrong_kind"(ptr %22, ptr @"$string.278", ptr @"$string.279", ptr %23)
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %merge
@@ -33562,7 +33671,7 @@ entry:
   %from = alloca ptr, align 8
   store ptr %0, ptr %from, align 8
   %3 = load ptr, ptr %from, align 8
-  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.279")
+  %4 = call ptr @"$ConfigReader.find"(ptr %3, ptr @"$string.280")
   store ptr %4, ptr %node, align 8
   %5 = load ptr, ptr %node, align 8
   %6 = icmp eq ptr %5, null
@@ -33572,7 +33681,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %from, align 8
-  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.280")
+  %10 = call i32 @"$ConfigReader.missing"(ptr %9, ptr @"$string.281")
   ret i32 %10
 
 dead:                                             ; No predecessors!
@@ -33586,7 +33695,7 @@ merge:                                            ; preds = %else, %dead
   %12 = load ptr, ptr %node, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %2, ptr %11, ptr %12)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside, ptr align 8 %2, i64 32, i1 false)
-  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.250", ptr @"$string.271")
+  %13 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.251", ptr @"$string.272")
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -33605,7 +33714,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.272", i64 8)
+  %19 = call i32 @"$ConfigReader.expect_integer"(ptr %inside, ptr @"$string.273", i64 8)
   store i32 %19, ptr %code5, align 4
   %20 = load i32, ptr %code5, align 4
   %21 = icmp ne i32 %20, 0
@@ -33624,7 +33733,7 @@ else8:                                            ; preds = %merge1
   br label %merge6
 
 merge6:                                           ; preds = %else8, %dead9
-  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.281", ptr @"$string.282")
+  %25 = call i32 @"$ConfigReader.expect_string"(ptr %inside, ptr @"$string.282", ptr @"$string.283")
   store i32 %25, ptr %code10, align 4
   %26 = load i32, ptr %code10, align 4
   %27 = icmp ne i32 %26, 0
@@ -33643,7 +33752,7 @@ else13:                                           ; preds = %merge6
   br label %merge11
 
 merge11:                                          ; preds = %else13, %dead14
-  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.274", i1 zeroext true)
+  %31 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.275", i1 zeroext true)
   store i32 %31, ptr %code15, align 4
   %32 = load i32, ptr %code15, align 4
   %33 = icmp ne i32 %32, 0
@@ -33662,7 +33771,7 @@ else18:                                           ; preds = %merge11
   br label %merge16
 
 merge16:                                          ; preds = %else18, %dead19
-  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.275", i1 zeroext false)
+  %37 = call i32 @"$ConfigReader.expect_flag"(ptr %inside, ptr @"$string.276", i1 zeroext false)
   store i32 %37, ptr %code20, align 4
   %38 = load i32, ptr %code20, align 4
   %39 = icmp ne i32 %38, 0
@@ -33682,7 +33791,7 @@ else23:                                           ; preds = %merge16
 
 merge21:                                          ; preds = %else23, %dead24
   %43 = load ptr, ptr %from, align 8
-  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.283")
+  %44 = call ptr @"$ConfigReader.find"(ptr %43, ptr @"$string.284")
   store ptr %44, ptr %node25, align 8
   %45 = load ptr, ptr %node25, align 8
   %46 = icmp eq ptr %45, null
@@ -33692,7 +33801,7 @@ merge21:                                          ; preds = %else23, %dead24
 
 then27:                                           ; preds = %merge21
   %49 = load ptr, ptr %from, align 8
-  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.284")
+  %50 = call i32 @"$ConfigReader.missing"(ptr %49, ptr @"$string.285")
   ret i32 %50
 
 dead29:                                           ; No predecessors!
@@ -33706,7 +33815,7 @@ merge26:                                          ; preds = %else28, %dead29
   %52 = load ptr, ptr %node25, align 8
   call void @"$ConfigReader.inside"(ptr noalias sret(%123) %1, ptr %51, ptr %52)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %inside30, ptr align 8 %1, i64 32, i1 false)
-  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.250", ptr @"$string.271")
+  %53 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.251", ptr @"$string.272")
   store i32 %53, ptr %code31, align 4
   %54 = load i32, ptr %code31, align 4
   %55 = icmp ne i32 %54, 0
@@ -33725,7 +33834,7 @@ else34:                                           ; preds = %merge26
   br label %merge32
 
 merge32:                                          ; preds = %else34, %dead35
-  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.272", i64 8)
+  %59 = call i32 @"$ConfigReader.expect_integer"(ptr %inside30, ptr @"$string.273", i64 8)
   store i32 %59, ptr %code36, align 4
   %60 = load i32, ptr %code36, align 4
   %61 = icmp ne i32 %60, 0
@@ -33744,7 +33853,7 @@ else39:                                           ; preds = %merge32
   br label %merge37
 
 merge37:                                          ; preds = %else39, %dead40
-  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.281", ptr @"$string.57")
+  %65 = call i32 @"$ConfigReader.expect_string"(ptr %inside30, ptr @"$string.282", ptr @"$string.58")
   store i32 %65, ptr %code41, align 4
   %66 = load i32, ptr %code41, align 4
   %67 = icmp ne i32 %66, 0
@@ -33763,7 +33872,7 @@ else44:                                           ; preds = %merge37
   br label %merge42
 
 merge42:                                          ; preds = %else44, %dead45
-  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.274", i1 zeroext true)
+  %71 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.275", i1 zeroext true)
   store i32 %71, ptr %code46, align 4
   %72 = load i32, ptr %code46, align 4
   %73 = icmp ne i32 %72, 0
@@ -33782,7 +33891,7 @@ else49:                                           ; preds = %merge42
   br label %merge47
 
 merge47:                                          ; preds = %else49, %dead50
-  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.275", i1 zeroext true)
+  %77 = call i32 @"$ConfigReader.expect_flag"(ptr %inside30, ptr @"$string.276", i1 zeroext true)
   store i32 %77, ptr %code51, align 4
   %78 = load i32, ptr %code51, align 4
   %79 = icmp ne i32 %78, 0
@@ -33802,7 +33911,7 @@ else54:                                           ; preds = %merge47
 
 merge52:                                          ; preds = %else54, %dead55
   %83 = load ptr, ptr %from, align 8
-  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.286")
+  %84 = call i32 @"$ConfigReader.expect_absent"(ptr %83, ptr @"$string.287")
   ret i32 %84
 
 dead56:                                           ; No predecessors!
@@ -33845,7 +33954,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %123, ptr %20, i32 0, i32 2
   %22 = load ptr, ptr %21, align 8
   %23 = load ptr, ptr %key, align 8
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.285", ptr %22, ptr %23)
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.286", ptr %22, ptr %23)
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -33884,7 +33993,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %from, align 8
   %4 = load ptr, ptr %from, align 8
-  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.287")
+  %5 = call ptr @"$ConfigReader.find"(ptr %4, ptr @"$string.288")
   store ptr %5, ptr %targets, align 8
   %6 = load ptr, ptr %targets, align 8
   %7 = icmp eq ptr %6, null
@@ -33894,7 +34003,7 @@ entry:
 
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %from, align 8
-  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.288")
+  %11 = call i32 @"$ConfigReader.missing"(ptr %10, ptr @"$string.289")
   ret i32 %11
 
 dead:                                             ; No predecessors!
@@ -33910,7 +34019,7 @@ merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %12, ptr %15, i32 0, i32 4
   %17 = load ptr, ptr %from, align 8
-  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.287", ptr %17)
+  %18 = call i32 @"$NameMatcher.read"(ptr %13, ptr %14, ptr %16, ptr @"$string.288", ptr %17)
   store i32 %18, ptr %code, align 4
   %19 = load i32, ptr %code, align 4
   %20 = icmp ne i32 %19, 0
@@ -33932,14 +34041,14 @@ merge1:                                           ; preds = %else3, %dead4
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %12, ptr %24, i32 0, i32 3
   %26 = getelementptr %13, ptr %25, i32 0, i32 0
-  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.332")
+  %27 = call { i64, i64 } @"$text.slice"(ptr @"$string.333")
   store { i64, i64 } %27, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %28 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call ptr @"$Map.find.331"(ptr %26, i64 %29, i64 %31)
+  %32 = call ptr @"$Map.find.332"(ptr %26, i64 %29, i64 %31)
   %33 = icmp ne ptr %32, null
   %34 = zext i1 %33 to i8
   %35 = load ptr, ptr %self, align 8
@@ -33978,7 +34087,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %from, align 8
   %13 = load ptr, ptr %key, align 8
   %14 = load ptr, ptr %list, align 8
-  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.214", ptr %14)
+  %15 = call i32 @"$ConfigReader.wrong_kind"(ptr %12, ptr %13, ptr @"$string.215", ptr %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
@@ -34016,7 +34125,7 @@ then3:                                            ; preds = %whilebody
   %31 = load ptr, ptr %from, align 8
   %32 = load ptr, ptr %key, align 8
   %33 = load ptr, ptr %child, align 8
-  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.214", ptr %33)
+  %34 = call i32 @"$ConfigReader.wrong_kind"(ptr %31, ptr %32, ptr @"$string.215", ptr %33)
   ret i32 %34
 
 dead5:                                            ; No predecessors!
@@ -34104,7 +34213,7 @@ entry:
   store ptr %3, ptr %arena, align 8
   store ptr %4, ptr %key, align 8
   store ptr %5, ptr %from, align 8
-  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.289")
+  %20 = call { i64, i64 } @"$text.slice"(ptr @"$string.290")
   store { i64, i64 } %20, ptr %17, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %prefix, ptr align 8 %17, i64 16, i1 false)
   %21 = getelementptr %58, ptr %value, i32 0, i32 1
@@ -34238,7 +34347,7 @@ or.lhs.false:                                     ; preds = %merge
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %108 = load i64, ptr %107, align 8
-  %109 = call zeroext i1 @"$Map.insert.323"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
+  %109 = call zeroext i1 @"$Map.insert.324"(ptr %92, i64 %106, i64 %108, i1 zeroext true)
   %110 = zext i1 %109 to i8
   %111 = trunc i8 %110 to i1
   br i1 %111, label %else4, label %then3
@@ -34317,7 +34426,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %5, ptr %cause, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.320", ptr %36, ptr @"$string.261", ptr %37, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.321", ptr %36, ptr @"$string.262", ptr %37, ptr %40)
   %42 = load ptr, ptr %target, align 8
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -34343,7 +34452,7 @@ merge:                                            ; preds = %else, %dead
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %13, ptr %48, i32 0, i32 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %compiled, i64 128, i1 false)
-  %50 = call zeroext i1 @"$Vector.push.321"(ptr %49, ptr byval(%136) %6)
+  %50 = call zeroext i1 @"$Vector.push.322"(ptr %49, ptr byval(%136) %6)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %else6, label %then5
@@ -34418,7 +34527,7 @@ entry:
   store ptr %30, ptr %28, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %parser, ptr align 8 %8, i64 56, i1 false)
   %31 = getelementptr %139, ptr %parser, i32 0, i32 2
-  call void @"$Vector.init.292"(ptr %31)
+  call void @"$Vector.init.293"(ptr %31)
   %32 = load %4, ptr %7, align 1
   %33 = call i32 @"$Parser.parse"(ptr %parser)
   store i32 %33, ptr %root, align 4
@@ -34462,7 +34571,7 @@ and.lhs.true:                                     ; preds = %then
   br i1 %56, label %and.rhs, label %and.end
 
 then2:                                            ; preds = %and.end
-  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.296")
+  %57 = call i32 @"$Parser.fail"(ptr %parser, ptr @"$string.297")
   br label %merge1
 
 else3:                                            ; preds = %and.end
@@ -34476,7 +34585,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %58 = getelementptr %139, ptr %parser, i32 0, i32 2
-  call void @"$Vector.free.317"(ptr %58)
+  call void @"$Vector.free.318"(ptr %58)
   %59 = load %4, ptr %6, align 1
   %60 = load i8, ptr %is_built, align 1
   %61 = trunc i8 %60 to i1
@@ -34515,7 +34624,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %136, ptr %6, i32 0, i32 0
-  call void @"$Vector.init.290"(ptr %7)
+  call void @"$Vector.init.291"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %136, ptr %9, i32 0, i32 1
@@ -34531,7 +34640,7 @@ entry:
   %17 = load %4, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %136, ptr %18, i32 0, i32 4
-  call void @"$Vector.init.291"(ptr %19)
+  call void @"$Vector.init.292"(ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %136, ptr %21, i32 0, i32 5
@@ -34539,7 +34648,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.290"(ptr %0) {
+define internal void @"$Vector.init.291"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -34555,7 +34664,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.291"(ptr %0) {
+define internal void @"$Vector.init.292"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -34571,7 +34680,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.292"(ptr %0) {
+define internal void @"$Vector.init.293"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -34603,7 +34712,7 @@ entry:
 
 then:                                             ; preds = %and.lhs.true
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.311")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.312")
   ret i32 %8
 
 and.lhs.true:                                     ; preds = %entry
@@ -34825,14 +34934,14 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %23 = load ptr, ptr %self, align 8
-  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.296")
+  %24 = call i32 @"$Parser.fail"(ptr %23, ptr @"$string.297")
   ret i32 %24
 
 or.lhs.false:                                     ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %139, ptr %25, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %tree, i64 56, i1 false)
-  %27 = call zeroext i1 @"$Vector.push.293"(ptr %26, ptr byval(%142) %4)
+  %27 = call zeroext i1 @"$Vector.push.294"(ptr %26, ptr byval(%142) %4)
   %28 = zext i1 %27 to i8
   %29 = trunc i8 %28 to i1
   br i1 %29, label %else, label %then
@@ -34889,7 +34998,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.293"(ptr %0, ptr byval(%142) %1) {
+define internal zeroext i1 @"$Vector.push.294"(ptr %0, ptr byval(%142) %1) {
 entry:
   %value = alloca %142, align 8
   %self = alloca ptr, align 8
@@ -34900,7 +35009,7 @@ entry:
   %4 = getelementptr %140, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.294"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.295"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -34936,7 +35045,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.294"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.295"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -35071,7 +35180,7 @@ then:                                             ; preds = %entry
   %24 = getelementptr %139, ptr %23, i32 0, i32 1
   %25 = load i64, ptr %24, align 8
   %26 = load ptr, ptr %cause, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.295", i32 %18, ptr %22, i64 %25, ptr %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 1024, ptr @"$string.296", i32 %18, ptr %22, i64 %25, ptr %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -35217,7 +35326,7 @@ else7:                                            ; preds = %merge1
 
 then8:                                            ; preds = %or.lhs.false, %or.lhs.false10, %else7
   %37 = load ptr, ptr %self, align 8
-  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.310")
+  %38 = call i32 @"$Parser.fail"(ptr %37, ptr @"$string.311")
   ret i32 %38
 
 or.lhs.false:                                     ; preds = %or.lhs.false10
@@ -35259,7 +35368,7 @@ then13:                                           ; preds = %merge5
   %58 = getelementptr %139, ptr %57, i32 0, i32 2
   %59 = load i32, ptr %tree, align 4
   %60 = sext i32 %59 to i64
-  %61 = call ptr @"$Vector.at.306"(ptr %58, i64 %60)
+  %61 = call ptr @"$Vector.at.307"(ptr %58, i64 %60)
   %62 = getelementptr %142, ptr %61, i32 0, i32 3
   store i32 %56, ptr %62, align 4
   %63 = load i32, ptr %most, align 4
@@ -35267,7 +35376,7 @@ then13:                                           ; preds = %merge5
   %65 = getelementptr %139, ptr %64, i32 0, i32 2
   %66 = load i32, ptr %tree, align 4
   %67 = sext i32 %66 to i64
-  %68 = call ptr @"$Vector.at.306"(ptr %65, i64 %67)
+  %68 = call ptr @"$Vector.at.307"(ptr %65, i64 %67)
   %69 = getelementptr %142, ptr %68, i32 0, i32 4
   store i32 %63, ptr %69, align 4
   br label %merge12
@@ -35394,7 +35503,7 @@ else8:                                            ; preds = %or.lhs.false
 
 then14:                                           ; preds = %or.lhs.false16, %or.lhs.false17, %or.lhs.false18, %else8
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.307")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.308")
   ret i32 %50
 
 or.lhs.false16:                                   ; preds = %or.lhs.false17
@@ -35449,7 +35558,7 @@ entry:
 
 then:                                             ; preds = %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.297")
+  %7 = call i32 @"$Parser.fail"(ptr %6, ptr @"$string.298")
   ret i32 %7
 
 dead:                                             ; No predecessors!
@@ -35490,7 +35599,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %30 = load ptr, ptr %self, align 8
-  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.298")
+  %31 = call i32 @"$Parser.fail"(ptr %30, ptr @"$string.299")
   ret i32 %31
 
 dead7:                                            ; No predecessors!
@@ -35543,7 +35652,7 @@ merge8:                                           ; preds = %else10, %dead11
 
 then13:                                           ; preds = %merge8
   %51 = load ptr, ptr %self, align 8
-  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.299")
+  %52 = call i32 @"$Parser.fail"(ptr %51, ptr @"$string.300")
   ret i32 %52
 
 dead15:                                           ; No predecessors!
@@ -35654,7 +35763,7 @@ then8:                                            ; preds = %merge4
   %37 = getelementptr %139, ptr %36, i32 0, i32 2
   %38 = load i32, ptr %tree, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.306"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.307"(ptr %37, i64 %39)
   %41 = getelementptr %142, ptr %40, i32 0, i32 5
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %41, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge7
@@ -35708,7 +35817,7 @@ or.lhs.false:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %15 = load ptr, ptr %self, align 8
-  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.300")
+  %16 = call i32 @"$Parser.fail"(ptr %15, ptr @"$string.301")
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -35808,7 +35917,7 @@ or.lhs.false10:                                   ; preds = %and.lhs.true9
 
 then12:                                           ; preds = %then7
   %71 = load ptr, ptr %self, align 8
-  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.305")
+  %72 = call i32 @"$Parser.fail"(ptr %71, ptr @"$string.306")
   ret i32 %72
 
 dead14:                                           ; No predecessors!
@@ -35908,7 +36017,7 @@ merge:                                            ; preds = %else, %dead4
 
 then6:                                            ; preds = %merge
   %27 = load ptr, ptr %self, align 8
-  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.303")
+  %28 = call i32 @"$Parser.fail"(ptr %27, ptr @"$string.304")
   ret i32 -2
 
 dead8:                                            ; No predecessors!
@@ -35957,7 +36066,7 @@ entry:
 
 then:                                             ; preds = %entry
   %7 = load ptr, ptr %self, align 8
-  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.301")
+  %8 = call i32 @"$Parser.fail"(ptr %7, ptr @"$string.302")
   ret i1 false
 
 dead:                                             ; No predecessors!
@@ -36144,7 +36253,7 @@ or.end20:                                         ; preds = %or.rhs19, %or.end18
 
 then22:                                           ; preds = %or.end20
   %104 = load ptr, ptr %self, align 8
-  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.302")
+  %105 = call i32 @"$Parser.fail"(ptr %104, ptr @"$string.303")
   br label %merge21
 
 else23:                                           ; preds = %or.end20
@@ -36692,7 +36801,7 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %21 = load ptr, ptr %self, align 8
-  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.304")
+  %22 = call i32 @"$Parser.fail"(ptr %21, ptr @"$string.305")
   ret i32 %22
 
 dead4:                                            ; No predecessors!
@@ -36763,7 +36872,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.306"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.307"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -36849,7 +36958,7 @@ then2:                                            ; preds = %merge
   %19 = getelementptr %139, ptr %18, i32 0, i32 2
   %20 = load i32, ptr %tree, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.306"(ptr %19, i64 %21)
+  %22 = call ptr @"$Vector.at.307"(ptr %19, i64 %21)
   %23 = getelementptr %142, ptr %22, i32 0, i32 5
   %24 = call i32 @"$Parser.escaped_set"(ptr %17, ptr %23)
   br label %merge1
@@ -36899,7 +37008,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %139, ptr %11, i32 0, i32 2
   %13 = load i32, ptr %tree, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.306"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.307"(ptr %12, i64 %14)
   %16 = getelementptr %142, ptr %15, i32 0, i32 5
   store ptr %16, ptr %set, align 8
   %17 = load i32, ptr %byte, align 4
@@ -37119,7 +37228,7 @@ merge1:                                           ; preds = %else3, %dead
 
 then5:                                            ; preds = %and.lhs.true8, %merge1
   %49 = load ptr, ptr %self, align 8
-  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.309")
+  %50 = call i32 @"$Parser.fail"(ptr %49, ptr @"$string.310")
   ret i32 %50
 
 or.lhs.false7:                                    ; preds = %merge1
@@ -37205,7 +37314,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %whilebody
   %22 = load ptr, ptr %self, align 8
-  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.308")
+  %23 = call i32 @"$Parser.fail"(ptr %22, ptr @"$string.309")
   ret i32 -2
 
 dead:                                             ; No predecessors!
@@ -37263,7 +37372,7 @@ entry:
   %4 = getelementptr %139, ptr %3, i32 0, i32 2
   %5 = load i32, ptr %index, align 4
   %6 = sext i32 %5 to i64
-  %7 = call ptr @"$Vector.at.306"(ptr %4, i64 %6)
+  %7 = call ptr @"$Vector.at.307"(ptr %4, i64 %6)
   store ptr %7, ptr %tree, align 8
   %8 = load ptr, ptr %tree, align 8
   %9 = getelementptr %142, ptr %8, i32 0, i32 0
@@ -37413,7 +37522,7 @@ then16:                                           ; preds = %merge10
   %85 = getelementptr %136, ptr %84, i32 0, i32 0
   %86 = load i32, ptr %instruction, align 4
   %87 = sext i32 %86 to i64
-  %88 = call ptr @"$Vector.at.314"(ptr %85, i64 %87)
+  %88 = call ptr @"$Vector.at.315"(ptr %85, i64 %87)
   %89 = getelementptr %144, ptr %88, i32 0, i32 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %89, ptr align 8 %"<aggcopy>", i64 32, i1 false)
   br label %merge15
@@ -37467,7 +37576,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr %136, ptr %11, i32 0, i32 0
   %13 = load i32, ptr %split, align 4
   %14 = sext i32 %13 to i64
-  %15 = call ptr @"$Vector.at.314"(ptr %12, i64 %14)
+  %15 = call ptr @"$Vector.at.315"(ptr %12, i64 %14)
   %16 = getelementptr %144, ptr %15, i32 0, i32 1
   store i32 %10, ptr %16, align 4
   %17 = load ptr, ptr %self, align 8
@@ -37515,7 +37624,7 @@ merge5:                                           ; preds = %else7, %dead8
   %34 = getelementptr %136, ptr %33, i32 0, i32 0
   %35 = load i32, ptr %split, align 4
   %36 = sext i32 %35 to i64
-  %37 = call ptr @"$Vector.at.314"(ptr %34, i64 %36)
+  %37 = call ptr @"$Vector.at.315"(ptr %34, i64 %36)
   %38 = getelementptr %144, ptr %37, i32 0, i32 2
   store i32 %32, ptr %38, align 4
   %39 = load ptr, ptr %self, align 8
@@ -37544,7 +37653,7 @@ merge9:                                           ; preds = %else11, %dead12
   %50 = getelementptr %136, ptr %49, i32 0, i32 0
   %51 = load i32, ptr %jump, align 4
   %52 = sext i32 %51 to i64
-  %53 = call ptr @"$Vector.at.314"(ptr %50, i64 %52)
+  %53 = call ptr @"$Vector.at.315"(ptr %50, i64 %52)
   %54 = getelementptr %144, ptr %53, i32 0, i32 1
   store i32 %48, ptr %54, align 4
   ret i1 true
@@ -37588,7 +37697,7 @@ or.lhs.false:                                     ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %136, ptr %17, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %instruction, i64 48, i1 false)
-  %19 = call zeroext i1 @"$Vector.push.312"(ptr %18, ptr byval(%144) %2)
+  %19 = call zeroext i1 @"$Vector.push.313"(ptr %18, ptr byval(%144) %2)
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
   br i1 %21, label %else, label %then
@@ -37609,7 +37718,7 @@ dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.312"(ptr %0, ptr byval(%144) %1) {
+define internal zeroext i1 @"$Vector.push.313"(ptr %0, ptr byval(%144) %1) {
 entry:
   %value = alloca %144, align 8
   %self = alloca ptr, align 8
@@ -37620,7 +37729,7 @@ entry:
   %4 = getelementptr %137, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.313"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.314"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -37656,7 +37765,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.313"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.314"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -37770,7 +37879,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.314"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.315"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -37978,7 +38087,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %136, ptr %13, i32 0, i32 0
   %15 = load i32, ptr %split, align 4
   %16 = sext i32 %15 to i64
-  %17 = call ptr @"$Vector.at.314"(ptr %14, i64 %16)
+  %17 = call ptr @"$Vector.at.315"(ptr %14, i64 %16)
   %18 = getelementptr %144, ptr %17, i32 0, i32 1
   store i32 %12, ptr %18, align 4
   %19 = load ptr, ptr %self, align 8
@@ -38028,7 +38137,7 @@ merge8:                                           ; preds = %else10, %dead11
   %35 = getelementptr %136, ptr %34, i32 0, i32 0
   %36 = load i32, ptr %jump, align 4
   %37 = sext i32 %36 to i64
-  %38 = call ptr @"$Vector.at.314"(ptr %35, i64 %37)
+  %38 = call ptr @"$Vector.at.315"(ptr %35, i64 %37)
   %39 = getelementptr %144, ptr %38, i32 0, i32 1
   store i32 %33, ptr %39, align 4
   br label %merge5
@@ -38043,7 +38152,7 @@ merge5:                                           ; preds = %else7, %merge8
   %43 = getelementptr %136, ptr %42, i32 0, i32 0
   %44 = load i32, ptr %split, align 4
   %45 = sext i32 %44 to i64
-  %46 = call ptr @"$Vector.at.314"(ptr %43, i64 %45)
+  %46 = call ptr @"$Vector.at.315"(ptr %43, i64 %45)
   %47 = getelementptr %144, ptr %46, i32 0, i32 2
   store i32 %41, ptr %47, align 4
   ret i1 true
@@ -38093,7 +38202,7 @@ and.rhs1:                                         ; preds = %and.lhs.true
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %136, ptr %21, i32 0, i32 4
   %23 = load i64, ptr %size, align 8
-  %24 = call zeroext i1 @"$Vector.resize.315"(ptr %22, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.316"(ptr %22, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br label %and.end2
@@ -38158,7 +38267,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.resize.315"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.316"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -38166,7 +38275,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.316"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.317"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -38191,7 +38300,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.316"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.317"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38290,7 +38399,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Vector.free.317"(ptr %0) {
+define internal void @"$Vector.free.318"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -38302,7 +38411,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.292"(ptr %7)
+  call void @"$Vector.init.293"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -38318,7 +38427,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %136, ptr %6, i32 0, i32 0
-  call void @"$Vector.free.318"(ptr %7)
+  call void @"$Vector.free.319"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %136, ptr %9, i32 0, i32 1
@@ -38334,12 +38443,12 @@ entry:
   %17 = load %4, ptr %2, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %136, ptr %18, i32 0, i32 4
-  call void @"$Vector.free.319"(ptr %19)
+  call void @"$Vector.free.320"(ptr %19)
   %20 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.318"(ptr %0) {
+define internal void @"$Vector.free.319"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -38351,12 +38460,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.290"(ptr %7)
+  call void @"$Vector.init.291"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.319"(ptr %0) {
+define internal void @"$Vector.free.320"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -38368,12 +38477,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.291"(ptr %7)
+  call void @"$Vector.init.292"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.321"(ptr %0, ptr byval(%136) %1) {
+define internal zeroext i1 @"$Vector.push.322"(ptr %0, ptr byval(%136) %1) {
 entry:
   %value = alloca %136, align 8
   %self = alloca ptr, align 8
@@ -38384,7 +38493,7 @@ entry:
   %4 = getelementptr %18, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.322"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.323"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -38420,7 +38529,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.322"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.323"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38543,7 +38652,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %from, align 8
   %14 = getelementptr %123, ptr %13, i32 0, i32 2
   %15 = load ptr, ptr %14, align 8
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.158", ptr %15)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %12, i64 1024, ptr @"$string.159", ptr %15)
   %17 = load ptr, ptr %target, align 8
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
@@ -38562,7 +38671,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Map.insert.323"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
+define internal zeroext i1 @"$Map.insert.324"(ptr %0, i64 %1, i64 %2, i1 zeroext %3) {
 entry:
   %4 = alloca %145, align 8
   %5 = alloca %145, align 8
@@ -38588,7 +38697,7 @@ entry:
   %15 = getelementptr %16, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, 1
-  %18 = call zeroext i1 @"$Map.reserve.324"(ptr %12, i64 %17)
+  %18 = call zeroext i1 @"$Map.reserve.325"(ptr %12, i64 %17)
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
   br i1 %20, label %else, label %then
@@ -38609,7 +38718,7 @@ merge:                                            ; preds = %else, %dead
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %25 = load i64, ptr %24, align 8
-  %26 = call i64 @"$Map.hash.329"(ptr %21, i64 %23, i64 %25)
+  %26 = call i64 @"$Map.hash.330"(ptr %21, i64 %23, i64 %25)
   store i64 %26, ptr %hashed, align 8
   %27 = load ptr, ptr %self, align 8
   %28 = load i64, ptr %hashed, align 8
@@ -38618,7 +38727,7 @@ merge:                                            ; preds = %else, %dead
   %30 = load i64, ptr %29, align 8
   %31 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %32 = load i64, ptr %31, align 8
-  %33 = call i64 @"$Map.position.328"(ptr %27, i64 %30, i64 %32, i64 %28)
+  %33 = call i64 @"$Map.position.329"(ptr %27, i64 %30, i64 %32, i64 %28)
   store i64 %33, ptr %position, align 8
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %14, ptr %34, i32 0, i32 2
@@ -38644,7 +38753,7 @@ then2:                                            ; preds = %merge
   %52 = getelementptr i32, ptr %50, i64 %51
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
-  %55 = call ptr @"$Vector.at.327"(ptr %46, i64 %54)
+  %55 = call ptr @"$Vector.at.328"(ptr %46, i64 %54)
   %56 = getelementptr %145, ptr %55, i32 0, i32 2
   store i8 %44, ptr %56, align 1
   ret i1 true
@@ -38682,7 +38791,7 @@ merge1:                                           ; preds = %else3, %dead4
   %74 = load i8, ptr %73, align 1
   store i8 %74, ptr %72, align 1
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %75 = call zeroext i1 @"$Vector.push.330"(ptr %58, ptr byval(%145) %4)
+  %75 = call zeroext i1 @"$Vector.push.331"(ptr %58, ptr byval(%145) %4)
   %76 = zext i1 %75 to i8
   %77 = trunc i8 %76 to i1
   br i1 %77, label %else7, label %then6
@@ -38716,7 +38825,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.324"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.325"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -38756,7 +38865,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %14, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.325"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.326"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -38764,7 +38873,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.326"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.327"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -38785,7 +38894,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.325"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.326"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -38884,7 +38993,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.326"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.327"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -38897,7 +39006,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %14, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
-  %6 = call zeroext i1 @"$Vector.resize.186"(ptr %4, i64 %5)
+  %6 = call zeroext i1 @"$Vector.resize.187"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
   br i1 %8, label %else, label %then
@@ -38958,7 +39067,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %14, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.327"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.328"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -38977,7 +39086,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.328"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.329"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -38991,7 +39100,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.327"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.328"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -39034,7 +39143,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.328"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.329"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -39087,7 +39196,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.327"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.328"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %145, ptr %37, i32 0, i32 1
@@ -39143,7 +39252,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$Map.hash.329"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.330"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -39171,7 +39280,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Vector.push.330"(ptr %0, ptr byval(%145) %1) {
+define internal zeroext i1 @"$Vector.push.331"(ptr %0, ptr byval(%145) %1) {
 entry:
   %value = alloca %145, align 8
   %self = alloca ptr, align 8
@@ -39182,7 +39291,7 @@ entry:
   %4 = getelementptr %16, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.325"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.326"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -39218,7 +39327,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Map.find.331"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.332"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -39262,13 +39371,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.329"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.330"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.328"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.329"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -39292,7 +39401,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %14, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.327"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.328"(ptr %37, i64 %39)
   %41 = getelementptr %145, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -39345,7 +39454,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %120, ptr %4, i32 0, i32 0
-  call void @"$Vector.free.334"(ptr %5)
+  call void @"$Vector.free.335"(ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %120, ptr %7, i32 0, i32 1
@@ -39358,7 +39467,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.334"(ptr %0) {
+define internal void @"$Vector.free.335"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -39370,7 +39479,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.167"(ptr %7)
+  call void @"$Vector.init.168"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -39422,7 +39531,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %25, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.335"(ptr %4)
+  call void @"$Vector.free.336"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %25, ptr %6, i32 0, i32 2
@@ -39431,7 +39540,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.335"(ptr %0) {
+define internal void @"$Vector.free.336"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -39443,7 +39552,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.150"(ptr %7)
+  call void @"$Vector.init.151"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -39511,7 +39620,7 @@ then5:                                            ; preds = %then2
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %9, ptr %34, i32 0, i32 1
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.158", ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.159", ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -39629,7 +39738,7 @@ forbody2:                                         ; preds = %forcond1
   %54 = load i32, ptr %53, align 4
   %55 = load i32, ptr %extra, align 4
   %56 = add i32 %54, %55
-  call void @"$anon (./terra/checkpoint/modules.t:156).365"(ptr %51, i32 %56, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).366"(ptr %51, i32 %56, i32 0)
   %57 = load %4, ptr %5, align 1
   %58 = add i32 %38, 1
   store i32 %58, ptr %extra, align 4
@@ -39659,7 +39768,7 @@ then6:                                            ; preds = %then
   %72 = load ptr, ptr %model, align 8
   %73 = getelementptr %11, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.370", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.371", i32 %74)
   %76 = load ptr, ptr %target, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -39709,7 +39818,7 @@ entry:
 then:                                             ; preds = %entry
   %9 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %10 = getelementptr i8, ptr %9, i64 0
-  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.28", ptr @"$string.336")
+  %11 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.28", ptr @"$string.337")
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %14 = getelementptr i8, ptr %13, i64 0
@@ -39733,7 +39842,7 @@ merge:                                            ; preds = %else, %then
 then2:                                            ; preds = %merge
   %23 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.28", ptr @"$string.340")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.28", ptr @"$string.341")
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %28 = getelementptr i8, ptr %27, i64 0
@@ -39758,7 +39867,7 @@ merge1:                                           ; preds = %else3, %then2
 then5:                                            ; preds = %merge1
   %38 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.28", ptr @"$string.341")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 128, ptr @"$string.28", ptr @"$string.342")
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -39883,7 +39992,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %19, ptr %59, i32 0, i32 0
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %8, ptr align 8 %module, i64 32, i1 false)
-  %61 = call zeroext i1 @"$Vector.push.338"(ptr %60, ptr byval(%148) %8)
+  %61 = call zeroext i1 @"$Vector.push.339"(ptr %60, ptr byval(%148) %8)
   %62 = zext i1 %61 to i8
   %63 = trunc i8 %62 to i1
   br i1 %63, label %else, label %then
@@ -39982,7 +40091,7 @@ entry:
   %10 = load i64, ptr %9, align 8
   %11 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %12 = load i64, ptr %11, align 8
-  %13 = call ptr @"$Map.find.331"(ptr %8, i64 %10, i64 %12)
+  %13 = call ptr @"$Map.find.332"(ptr %8, i64 %10, i64 %12)
   %14 = icmp ne ptr %13, null
   %15 = zext i1 %14 to i8
   %16 = trunc i8 %15 to i1
@@ -40018,7 +40127,7 @@ forbody:                                          ; preds = %forcond
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %13, ptr %27, i32 0, i32 1
   %29 = load i64, ptr %i, align 8
-  %30 = call ptr @"$Vector.at.337"(ptr %28, i64 %29)
+  %30 = call ptr @"$Vector.at.338"(ptr %28, i64 %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %name, i64 16, i1 false)
   %31 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %32 = load i64, ptr %31, align 8
@@ -40067,7 +40176,7 @@ entry:
   store i64 %2, ptr %6, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %136, ptr %7, i32 0, i32 1
-  call void @"$Vector.clear.184"(ptr %8)
+  call void @"$Vector.clear.185"(ptr %8)
   %9 = load %4, ptr %4, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %136, ptr %10, i32 0, i32 5
@@ -40113,7 +40222,7 @@ forcond:                                          ; preds = %merge12, %merge
 forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %136, ptr %32, i32 0, i32 2
-  call void @"$Vector.clear.184"(ptr %33)
+  call void @"$Vector.clear.185"(ptr %33)
   %34 = load %4, ptr %3, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %136, ptr %35, i32 0, i32 5
@@ -40151,7 +40260,7 @@ forbody3:                                         ; preds = %forcond2
   %59 = getelementptr %136, ptr %58, i32 0, i32 0
   %60 = load i32, ptr %index, align 4
   %61 = sext i32 %60 to i64
-  %62 = call ptr @"$Vector.at.314"(ptr %59, i64 %61)
+  %62 = call ptr @"$Vector.at.315"(ptr %59, i64 %61)
   %63 = getelementptr %144, ptr %62, i32 0, i32 3
   %64 = getelementptr %58, ptr %value, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
@@ -40258,7 +40367,7 @@ entry:
   store i64 %4, ptr %size, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %136, ptr %6, i32 0, i32 3
-  call void @"$Vector.clear.184"(ptr %7)
+  call void @"$Vector.clear.185"(ptr %7)
   %8 = load %4, ptr %5, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %136, ptr %9, i32 0, i32 3
@@ -40314,7 +40423,7 @@ then:                                             ; preds = %whilebody
   %49 = getelementptr %136, ptr %48, i32 0, i32 0
   %50 = load i32, ptr %index, align 4
   %51 = sext i32 %50 to i64
-  %52 = call ptr @"$Vector.at.314"(ptr %49, i64 %51)
+  %52 = call ptr @"$Vector.at.315"(ptr %49, i64 %51)
   store ptr %52, ptr %instruction, align 8
   %53 = load ptr, ptr %instruction, align 8
   %54 = getelementptr %144, ptr %53, i32 0, i32 0
@@ -40480,7 +40589,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.337"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.338"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -40523,7 +40632,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.338"(ptr %0, ptr byval(%148) %1) {
+define internal zeroext i1 @"$Vector.push.339"(ptr %0, ptr byval(%148) %1) {
 entry:
   %value = alloca %148, align 8
   %self = alloca ptr, align 8
@@ -40534,7 +40643,7 @@ entry:
   %4 = getelementptr %20, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.339"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.340"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -40570,7 +40679,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.339"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.340"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -40684,7 +40793,7 @@ entry:
   store i32 %1, ptr %layer, align 4
   %8 = load ptr, ptr %self, align 8
   %9 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).342"(ptr %8, i32 %9, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).343"(ptr %8, i32 %9, i32 0)
   %10 = load %4, ptr %7, align 1
   %11 = load i32, ptr %layer, align 4
   %12 = load ptr, ptr %self, align 8
@@ -40700,7 +40809,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).351"(ptr %20, i32 %21, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).352"(ptr %20, i32 %21, i32 0)
   %22 = load %4, ptr %6, align 1
   %23 = load %4, ptr %5, align 1
   ret void
@@ -40714,7 +40823,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %24 = load ptr, ptr %self, align 8
   %25 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).355"(ptr %24, i32 %25, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).356"(ptr %24, i32 %25, i32 0)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
   %28 = getelementptr %19, ptr %27, i32 0, i32 2
@@ -40737,7 +40846,7 @@ forbody:                                          ; preds = %forcond
   %38 = load ptr, ptr %self, align 8
   %39 = load i32, ptr %layer, align 4
   %40 = load i32, ptr %expert, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).357"(ptr %38, i32 %39, i32 %40)
+  call void @"$anon (./terra/checkpoint/modules.t:156).358"(ptr %38, i32 %39, i32 %40)
   %41 = load %4, ptr %3, align 1
   %42 = add i32 %32, 1
   store i32 %42, ptr %expert, align 4
@@ -40746,12 +40855,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %43 = load ptr, ptr %self, align 8
   %44 = load i32, ptr %layer, align 4
-  call void @"$anon (./terra/checkpoint/modules.t:156).361"(ptr %43, i32 %44, i32 0)
+  call void @"$anon (./terra/checkpoint/modules.t:156).362"(ptr %43, i32 %44, i32 0)
   %45 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).342"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).343"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -40780,7 +40889,7 @@ then:                                             ; preds = %entry
   %15 = getelementptr i8, ptr %14, i64 0
   %16 = load i32, ptr %layer, align 4
   %17 = load i32, ptr %expert, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.343", i32 %16, i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 128, ptr @"$string.344", i32 %16, i32 %17)
   %19 = load ptr, ptr %self, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -40803,7 +40912,7 @@ then2:                                            ; preds = %merge
   %28 = getelementptr i8, ptr %27, i64 0
   %29 = load i32, ptr %layer, align 4
   %30 = load i32, ptr %expert, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.344", i32 %29, i32 %30)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 128, ptr @"$string.345", i32 %29, i32 %30)
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
@@ -40837,7 +40946,7 @@ then5:                                            ; preds = %merge1
   %52 = getelementptr i8, ptr %51, i64 0
   %53 = load i32, ptr %layer, align 4
   %54 = load i32, ptr %expert, align 4
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.345", i32 %53, i32 %54)
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 128, ptr @"$string.346", i32 %53, i32 %54)
   %56 = load ptr, ptr %self, align 8
   %57 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
@@ -40871,7 +40980,7 @@ then8:                                            ; preds = %merge4
   %76 = getelementptr i8, ptr %75, i64 0
   %77 = load i32, ptr %layer, align 4
   %78 = load i32, ptr %expert, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.346", i32 %77, i32 %78)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 128, ptr @"$string.347", i32 %77, i32 %78)
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
@@ -40905,7 +41014,7 @@ then11:                                           ; preds = %merge7
   %100 = getelementptr i8, ptr %99, i64 0
   %101 = load i32, ptr %layer, align 4
   %102 = load i32, ptr %expert, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.347", i32 %101, i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 128, ptr @"$string.348", i32 %101, i32 %102)
   %104 = load ptr, ptr %self, align 8
   %105 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %106 = getelementptr i8, ptr %105, i64 0
@@ -40939,7 +41048,7 @@ then14:                                           ; preds = %merge10
   %124 = getelementptr i8, ptr %123, i64 0
   %125 = load i32, ptr %layer, align 4
   %126 = load i32, ptr %expert, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.348", i32 %125, i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %124, i64 128, ptr @"$string.349", i32 %125, i32 %126)
   %128 = load ptr, ptr %self, align 8
   %129 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
@@ -40966,7 +41075,7 @@ then17:                                           ; preds = %merge13
   %141 = getelementptr i8, ptr %140, i64 0
   %142 = load i32, ptr %layer, align 4
   %143 = load i32, ptr %expert, align 4
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.349", i32 %142, i32 %143)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %141, i64 128, ptr @"$string.350", i32 %142, i32 %143)
   %145 = load ptr, ptr %self, align 8
   %146 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %147 = getelementptr i8, ptr %146, i64 0
@@ -40989,7 +41098,7 @@ then20:                                           ; preds = %merge16
   %154 = getelementptr i8, ptr %153, i64 0
   %155 = load i32, ptr %layer, align 4
   %156 = load i32, ptr %expert, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.350", i32 %155, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %154, i64 128, ptr @"$string.351", i32 %155, i32 %156)
   %158 = load ptr, ptr %self, align 8
   %159 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %160 = getelementptr i8, ptr %159, i64 0
@@ -41008,7 +41117,7 @@ merge19:                                          ; preds = %else21, %then20
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).351"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).352"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -41032,7 +41141,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.352", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.353", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -41058,7 +41167,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.353", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.354", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -41084,7 +41193,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.354", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.355", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -41106,7 +41215,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).355"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).356"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -41129,7 +41238,7 @@ then:                                             ; preds = %entry
   %9 = getelementptr i8, ptr %8, i64 0
   %10 = load i32, ptr %layer, align 4
   %11 = load i32, ptr %expert, align 4
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.356", i32 %10, i32 %11)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 128, ptr @"$string.357", i32 %10, i32 %11)
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %15 = getelementptr i8, ptr %14, i64 0
@@ -41155,7 +41264,7 @@ then2:                                            ; preds = %merge
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %layer, align 4
   %27 = load i32, ptr %expert, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.356", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 128, ptr @"$string.357", i32 %26, i32 %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
@@ -41174,7 +41283,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).357"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).358"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -41198,7 +41307,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr i8, ptr %9, i64 0
   %11 = load i32, ptr %layer, align 4
   %12 = load i32, ptr %expert, align 4
-  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.358", i32 %11, i32 %12)
+  %13 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %10, i64 128, ptr @"$string.359", i32 %11, i32 %12)
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
@@ -41224,7 +41333,7 @@ then2:                                            ; preds = %merge
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %layer, align 4
   %28 = load i32, ptr %expert, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.359", i32 %27, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 128, ptr @"$string.360", i32 %27, i32 %28)
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
@@ -41250,7 +41359,7 @@ then5:                                            ; preds = %merge1
   %42 = getelementptr i8, ptr %41, i64 0
   %43 = load i32, ptr %layer, align 4
   %44 = load i32, ptr %expert, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.360", i32 %43, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 128, ptr @"$string.361", i32 %43, i32 %44)
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %48 = getelementptr i8, ptr %47, i64 0
@@ -41272,7 +41381,7 @@ merge4:                                           ; preds = %else6, %then5
   ret void
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).361"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).362"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -41302,7 +41411,7 @@ then:                                             ; preds = %entry
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
   %18 = load i32, ptr %expert, align 4
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.362", i32 %17, i32 %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.363", i32 %17, i32 %18)
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %22 = getelementptr i8, ptr %21, i64 0
@@ -41333,7 +41442,7 @@ then2:                                            ; preds = %merge
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.363", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.364", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -41364,7 +41473,7 @@ then5:                                            ; preds = %merge1
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %layer, align 4
   %60 = load i32, ptr %expert, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.364", i32 %59, i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 128, ptr @"$string.365", i32 %59, i32 %60)
   %62 = load ptr, ptr %self, align 8
   %63 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %64 = getelementptr i8, ptr %63, i64 0
@@ -41402,7 +41511,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$anon (./terra/checkpoint/modules.t:156).365"(ptr %0, i32 %1, i32 %2) {
+define internal void @"$anon (./terra/checkpoint/modules.t:156).366"(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -41427,7 +41536,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load i32, ptr %layer, align 4
   %13 = load i32, ptr %expert, align 4
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.366", i32 %12, i32 %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 128, ptr @"$string.367", i32 %12, i32 %13)
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
@@ -41450,7 +41559,7 @@ then2:                                            ; preds = %merge
   %24 = getelementptr i8, ptr %23, i64 0
   %25 = load i32, ptr %layer, align 4
   %26 = load i32, ptr %expert, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.367", i32 %25, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 128, ptr @"$string.368", i32 %25, i32 %26)
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
@@ -41473,7 +41582,7 @@ then5:                                            ; preds = %merge1
   %37 = getelementptr i8, ptr %36, i64 0
   %38 = load i32, ptr %layer, align 4
   %39 = load i32, ptr %expert, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.368", i32 %38, i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 128, ptr @"$string.369", i32 %38, i32 %39)
   %41 = load ptr, ptr %self, align 8
   %42 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
@@ -41500,7 +41609,7 @@ then8:                                            ; preds = %merge4
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %layer, align 4
   %56 = load i32, ptr %expert, align 4
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.369", i32 %55, i32 %56)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 128, ptr @"$string.370", i32 %55, i32 %56)
   %58 = load ptr, ptr %self, align 8
   %59 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %60 = getelementptr i8, ptr %59, i64 0
@@ -41653,7 +41762,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %list, align 8
   %13 = getelementptr %19, ptr %12, i32 0, i32 0
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.371"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.372"(ptr %13, i64 %14)
   store ptr %15, ptr %module, align 8
   %16 = load ptr, ptr %module, align 8
   %17 = getelementptr %148, ptr %16, i32 0, i32 8
@@ -41716,7 +41825,7 @@ and.lhs.true2:                                    ; preds = %forbody
   br i1 %53, label %and.lhs.true, label %else
 }
 
-define internal ptr @"$Vector.at.371"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.372"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -41863,7 +41972,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %9, ptr %14, i32 0, i32 5
   %16 = getelementptr %19, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.371"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.372"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %148, ptr %19, i32 0, i32 8
@@ -41970,7 +42079,7 @@ forbody:                                          ; preds = %forcond
   %15 = getelementptr %9, ptr %14, i32 0, i32 5
   %16 = getelementptr %19, ptr %15, i32 0, i32 0
   %17 = load i64, ptr %i, align 8
-  %18 = call ptr @"$Vector.at.371"(ptr %16, i64 %17)
+  %18 = call ptr @"$Vector.at.372"(ptr %16, i64 %17)
   store ptr %18, ptr %module, align 8
   %19 = load ptr, ptr %module, align 8
   %20 = getelementptr %148, ptr %19, i32 0, i32 8
@@ -41991,7 +42100,7 @@ then:                                             ; preds = %forbody
   %32 = getelementptr %11, ptr %31, i32 0, i32 15
   %33 = load i32, ptr %32, align 4
   %34 = call i32 @"$Module.weight_dtype"(ptr %29, i32 %33)
-  %35 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %34)
+  %35 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %34)
   %36 = mul i64 %28, %35
   %37 = add i64 %26, %36
   store i64 %37, ptr %total, align 8
@@ -42011,7 +42120,7 @@ then3:                                            ; preds = %then
   %48 = getelementptr %9, ptr %47, i32 0, i32 3
   %49 = getelementptr %11, ptr %48, i32 0, i32 15
   %50 = load i32, ptr %49, align 4
-  %51 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %50)
+  %51 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %50)
   %52 = mul i64 %46, %51
   %53 = add i64 %42, %52
   store i64 %53, ptr %total, align 8
@@ -42060,7 +42169,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/base/codes.t:4).372"(i32 %0) {
+define internal i64 @"$anon (./terra/base/codes.t:4).373"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -42360,7 +42469,7 @@ merge:                                            ; preds = %else, %dead
   %12 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %13 = getelementptr i8, ptr %12, i64 0
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$files.find_name"(ptr %11, ptr @"$string.374", ptr %13, i64 256, ptr %14)
+  %15 = call i32 @"$files.find_name"(ptr %11, ptr @"$string.375", ptr %13, i64 256, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -42392,7 +42501,7 @@ then6:                                            ; preds = %merge1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %9, ptr %28, i32 0, i32 7
   %30 = getelementptr %22, ptr %29, i32 0, i32 6
-  %31 = call ptr @"$Problems.next"(ptr %30, i32 5, ptr @"$string.156", ptr @"$string.127")
+  %31 = call ptr @"$Problems.next"(ptr %30, i32 5, ptr @"$string.157", ptr @"$string.128")
   store ptr %31, ptr %problem, align 8
   %32 = load ptr, ptr %problem, align 8
   %33 = icmp ne ptr %32, null
@@ -42407,7 +42516,7 @@ then9:                                            ; preds = %then6
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.378", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.379", ptr %41)
   %43 = load ptr, ptr %problem, align 8
   %44 = getelementptr %149, ptr %43, i32 0, i32 3
   %45 = getelementptr [512 x i8], ptr %44, i32 0, i32 0
@@ -42463,7 +42572,7 @@ then:                                             ; preds = %entry
   %13 = load ptr, ptr %directory, align 8
   %14 = call i32 @"$error_number"()
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.373", i32 %14, ptr %15)
+  %16 = call i32 @"$fail_call"(ptr %13, ptr @"$string.374", i32 %14, ptr %15)
   ret i32 %16
 
 dead:                                             ; No predecessors!
@@ -42595,7 +42704,7 @@ or.lhs.false:                                     ; preds = %entry
   %27 = getelementptr %28, ptr %26, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
   %29 = add i64 %28, 1
-  %30 = call zeroext i1 @"$Vector.resize.375"(ptr %24, i64 %29)
+  %30 = call zeroext i1 @"$Vector.resize.376"(ptr %24, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %else, label %then
@@ -42609,7 +42718,7 @@ else:                                             ; preds = %or.lhs.false
 merge:                                            ; preds = %else, %dead
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %27, ptr %33, i32 0, i32 0
-  %35 = call ptr @"$Vector.last.377"(ptr %34)
+  %35 = call ptr @"$Vector.last.378"(ptr %34)
   store ptr %35, ptr %problem, align 8
   %36 = load i32, ptr %code, align 4
   %37 = load ptr, ptr %problem, align 8
@@ -42655,7 +42764,7 @@ dead1:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.resize.375"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.resize.376"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -42663,7 +42772,7 @@ entry:
   store i64 %1, ptr %size, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load i64, ptr %size, align 8
-  %4 = call zeroext i1 @"$Vector.reserve.376"(ptr %2, i64 %3)
+  %4 = call zeroext i1 @"$Vector.reserve.377"(ptr %2, i64 %3)
   %5 = zext i1 %4 to i8
   %6 = trunc i8 %5 to i1
   br i1 %6, label %else, label %then
@@ -42688,7 +42797,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.376"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.377"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -42787,7 +42896,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.last.377"(ptr %0) {
+define internal ptr @"$Vector.last.378"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %self = alloca ptr, align 8
@@ -42801,7 +42910,7 @@ entry:
   br i1 %7, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.51")
+  call void @"$check.fail"(ptr @"$string.15", i32 75, ptr @"$string.52")
   %8 = load %4, ptr %1, align 1
   br label %merge
 
@@ -42987,7 +43096,7 @@ forbody:                                          ; preds = %forcond
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %22, ptr %18, i32 0, i32 2
   %20 = load i64, ptr %i, align 8
-  %21 = call ptr @"$Vector.at.382"(ptr %19, i64 %20)
+  %21 = call ptr @"$Vector.at.383"(ptr %19, i64 %20)
   %22 = getelementptr %153, ptr %21, i32 0, i32 1
   call void @"$MappedFile.close"(ptr %22)
   %23 = load %4, ptr %7, align 1
@@ -43002,7 +43111,7 @@ merge:                                            ; preds = %forcond
   %27 = load %4, ptr %6, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %22, ptr %28, i32 0, i32 2
-  call void @"$Vector.free.383"(ptr %29)
+  call void @"$Vector.free.384"(ptr %29)
   %30 = load %4, ptr %5, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %22, ptr %31, i32 0, i32 3
@@ -43010,7 +43119,7 @@ merge:                                            ; preds = %forcond
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %22, ptr %34, i32 0, i32 4
-  call void @"$Vector.free.384"(ptr %35)
+  call void @"$Vector.free.385"(ptr %35)
   %36 = load %4, ptr %3, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %22, ptr %37, i32 0, i32 5
@@ -43075,7 +43184,7 @@ entry:
   %4 = alloca %4, align 8
   %mapping = alloca ptr, align 8
   store ptr %0, ptr %mapping, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.379")
+  call void @"$spinlock.lock"(ptr @"<global>.380")
   %5 = load %4, ptr %4, align 1
   %6 = load ptr, ptr %mapping, align 8
   %7 = getelementptr %155, ptr %6, i32 0, i32 0
@@ -43123,11 +43232,11 @@ else3:                                            ; preds = %merge
   %32 = load ptr, ptr %mapping, align 8
   %33 = getelementptr %155, ptr %32, i32 0, i32 0
   %34 = load ptr, ptr %33, align 8
-  store ptr %34, ptr @"<global>.380", align 8
+  store ptr %34, ptr @"<global>.381", align 8
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %35 = load ptr, ptr @"<global>.380", align 8
+  %35 = load ptr, ptr @"<global>.381", align 8
   %36 = icmp eq ptr %35, null
   %37 = zext i1 %36 to i8
   %38 = trunc i8 %37 to i1
@@ -43142,7 +43251,7 @@ else6:                                            ; preds = %merge1
   br label %merge4
 
 merge4:                                           ; preds = %else6, %then5
-  call void @"$spinlock.unlock"(ptr @"<global>.379")
+  call void @"$spinlock.unlock"(ptr @"<global>.380")
   %40 = load %4, ptr %2, align 1
   %41 = load ptr, ptr %mapping, align 8
   call void @free(ptr %41)
@@ -43163,7 +43272,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  %7 = call i32 @sigaction(i32 7, ptr @"<global>.381", ptr null)
+  %7 = call i32 @sigaction(i32 7, ptr @"<global>.382", ptr null)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -43197,7 +43306,7 @@ entry:
 
 then:                                             ; preds = %or.lhs.false, %entry
   %11 = load i32, ptr %number, align 4
-  %12 = call i32 @sigaction(i32 %11, ptr @"<global>.381", ptr null)
+  %12 = call i32 @sigaction(i32 %11, ptr @"<global>.382", ptr null)
   %13 = load i32, ptr %number, align 4
   %14 = call i32 @raise(i32 %13)
   br label %merge
@@ -43233,7 +43342,7 @@ entry:
   %2 = alloca %4, align 8
   %address = alloca ptr, align 8
   store ptr %0, ptr %address, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.379")
+  call void @"$spinlock.lock"(ptr @"<global>.380")
   %3 = load %4, ptr %2, align 1
   %4 = load ptr, ptr %address, align 8
   %5 = call ptr @"$find"(ptr %4)
@@ -43298,7 +43407,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %merge1
-  call void @"$spinlock.unlock"(ptr @"<global>.379")
+  call void @"$spinlock.unlock"(ptr @"<global>.380")
   %43 = load %4, ptr %1, align 1
   %44 = load ptr, ptr %mapping, align 8
   %45 = icmp ne ptr %44, null
@@ -43315,7 +43424,7 @@ entry:
   %mapping = alloca ptr, align 8
   %address = alloca ptr, align 8
   store ptr %0, ptr %address, align 8
-  %1 = load ptr, ptr @"<global>.380", align 8
+  %1 = load ptr, ptr @"<global>.381", align 8
   store ptr %1, ptr %mapping, align 8
   br label %condition
 
@@ -43371,7 +43480,7 @@ declare dso_local i32 @raise(i32)
 
 declare dso_local i32 @munmap(ptr, i64)
 
-define internal ptr @"$Vector.at.382"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.383"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -43414,7 +43523,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.383"(ptr %0) {
+define internal void @"$Vector.free.384"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -43426,12 +43535,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.148"(ptr %7)
+  call void @"$Vector.init.149"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.384"(ptr %0) {
+define internal void @"$Vector.free.385"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -43443,7 +43552,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.151"(ptr %7)
+  call void @"$Vector.init.152"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -43455,12 +43564,12 @@ entry:
   store ptr %0, ptr %self, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = getelementptr %27, ptr %2, i32 0, i32 0
-  call void @"$Vector.free.385"(ptr %3)
+  call void @"$Vector.free.386"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.385"(ptr %0) {
+define internal void @"$Vector.free.386"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -43472,7 +43581,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.152"(ptr %7)
+  call void @"$Vector.init.153"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -43520,7 +43629,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %22, ptr %26, i32 0, i32 0
-  store ptr @"$string.127", ptr %27, align 8
+  store ptr @"$string.128", ptr %27, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = load ptr, ptr %message, align 8
   %30 = call i32 @"$Checkpoint.out_of_memory"(ptr %28, ptr %29)
@@ -43536,12 +43645,12 @@ merge:                                            ; preds = %else, %dead
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %22, ptr %31, i32 0, i32 1
   %33 = load ptr, ptr %directory, align 8
-  %34 = call ptr @"$safetensors.join"(ptr %32, ptr %33, ptr @"$string.156")
+  %34 = call ptr @"$safetensors.join"(ptr %32, ptr %33, ptr @"$string.157")
   store ptr %34, ptr %index_path, align 8
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %22, ptr %35, i32 0, i32 1
   %37 = load ptr, ptr %directory, align 8
-  %38 = call ptr @"$safetensors.join"(ptr %36, ptr %37, ptr @"$string.157")
+  %38 = call ptr @"$safetensors.join"(ptr %36, ptr %37, ptr @"$string.158")
   store ptr %38, ptr %single_path, align 8
   %39 = load ptr, ptr %index_path, align 8
   %40 = icmp eq ptr %39, null
@@ -43619,7 +43728,7 @@ then13:                                           ; preds = %merge5
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load ptr, ptr %directory, align 8
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.450", ptr %74, ptr @"$string.156", ptr @"$string.157")
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.451", ptr %74, ptr @"$string.157", ptr @"$string.158")
   %76 = load ptr, ptr %target, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -43662,7 +43771,7 @@ then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 0
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.386", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 1024, ptr @"$string.387", ptr %14)
   %16 = load ptr, ptr %target, align 8
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
@@ -43886,7 +43995,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$Document.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.156", ptr %11)
+  %16 = call i32 @"$Document.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.157", ptr %11)
   %17 = icmp ne i32 %16, 0
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
@@ -43905,7 +44014,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load ptr, ptr %document, align 8
   %21 = load ptr, ptr %document, align 8
   %22 = call ptr @"$Document.root"(ptr %21)
-  %23 = call ptr @"$Document.find"(ptr %20, ptr %22, ptr @"$string.387")
+  %23 = call ptr @"$Document.find"(ptr %20, ptr %22, ptr @"$string.388")
   store ptr %23, ptr %map, align 8
   %24 = load ptr, ptr %map, align 8
   %25 = icmp eq ptr %24, null
@@ -43936,7 +44045,7 @@ then5:                                            ; preds = %then2
   %40 = getelementptr %5, ptr %39, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.388", ptr @"$string.156")
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.389", ptr @"$string.157")
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -44016,7 +44125,7 @@ then16:                                           ; preds = %then11
   %86 = getelementptr %126, ptr %85, i32 0, i32 6
   %87 = getelementptr %58, ptr %86, i32 0, i32 0
   %88 = load ptr, ptr %87, align 8
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.391", ptr @"$string.156", i32 %84, ptr %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.392", ptr @"$string.157", i32 %84, ptr %88)
   %90 = load ptr, ptr %target14, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -44120,7 +44229,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %33 = load i64, ptr %32, align 8
   %34 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %35 = load i64, ptr %34, align 8
-  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.390")
+  %36 = call zeroext i1 @"$text.equals"(i64 %33, i64 %35, ptr @"$string.391")
   %37 = zext i1 %36 to i8
   %38 = icmp eq i8 %37, 0
   %39 = zext i1 %38 to i8
@@ -44139,7 +44248,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %45 = load i64, ptr %44, align 8
   %46 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %47 = load i64, ptr %46, align 8
-  %48 = call zeroext i1 @"$text.equals"(i64 %45, i64 %47, ptr @"$string.389")
+  %48 = call zeroext i1 @"$text.equals"(i64 %45, i64 %47, ptr @"$string.390")
   %49 = zext i1 %48 to i8
   %50 = trunc i8 %49 to i1
   br i1 %50, label %and.end, label %and.rhs
@@ -44308,7 +44417,7 @@ then7:                                            ; preds = %then4
   %40 = getelementptr %5, ptr %39, i32 0, i32 0
   %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
   %42 = getelementptr i8, ptr %41, i64 0
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.394", ptr @"$string.156", i32 10000)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.395", ptr @"$string.157", i32 10000)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -44420,7 +44529,7 @@ or.lhs.false:                                     ; preds = %merge
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %22, ptr %43, i32 0, i32 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %shard, i64 40, i1 false)
-  %45 = call zeroext i1 @"$Vector.push.392"(ptr %44, ptr byval(%153) %6)
+  %45 = call zeroext i1 @"$Vector.push.393"(ptr %44, ptr byval(%153) %6)
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %else3, label %then2
@@ -44480,7 +44589,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal zeroext i1 @"$Vector.push.392"(ptr %0, ptr byval(%153) %1) {
+define internal zeroext i1 @"$Vector.push.393"(ptr %0, ptr byval(%153) %1) {
 entry:
   %value = alloca %153, align 8
   %self = alloca ptr, align 8
@@ -44491,7 +44600,7 @@ entry:
   %4 = getelementptr %23, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.393"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.394"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -44527,7 +44636,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.393"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.394"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -44687,7 +44796,7 @@ forbody:                                          ; preds = %forcond
   %36 = load ptr, ptr %self, align 8
   %37 = getelementptr %22, ptr %36, i32 0, i32 2
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.382"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.383"(ptr %37, i64 %38)
   %40 = getelementptr %153, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
   %42 = call { i64, i64 } @"$text.slice"(ptr %41)
@@ -44840,7 +44949,7 @@ entry:
   %5 = getelementptr %22, ptr %4, i32 0, i32 2
   %6 = load i32, ptr %index, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.382"(ptr %5, i64 %7)
+  %8 = call ptr @"$Vector.at.383"(ptr %5, i64 %7)
   store ptr %8, ptr %shard, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %22, ptr %9, i32 0, i32 4
@@ -44976,7 +45085,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %shard, align 8
   %23 = getelementptr %153, ptr %22, i32 0, i32 0
   %24 = load ptr, ptr %23, align 8
-  %25 = call ptr @"$Problems.next"(ptr %21, i32 3, ptr %24, ptr @"$string.127")
+  %25 = call ptr @"$Problems.next"(ptr %21, i32 3, ptr %24, ptr @"$string.128")
   store ptr %25, ptr %problem, align 8
   %26 = load ptr, ptr %problem, align 8
   %27 = icmp ne ptr %26, null
@@ -44989,7 +45098,7 @@ then2:                                            ; preds = %then
   %31 = getelementptr %149, ptr %30, i32 0, i32 3
   %32 = getelementptr [512 x i8], ptr %31, i32 0, i32 0
   %33 = getelementptr i8, ptr %32, i64 0
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.174")
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 512, ptr @"$string.175")
   %35 = load ptr, ptr %problem, align 8
   %36 = getelementptr %149, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
@@ -45029,7 +45138,7 @@ then5:                                            ; preds = %merge
   %51 = load ptr, ptr %shard, align 8
   %52 = getelementptr %153, ptr %51, i32 0, i32 0
   %53 = load ptr, ptr %52, align 8
-  %54 = call ptr @"$Problems.next"(ptr %49, i32 %50, ptr %53, ptr @"$string.127")
+  %54 = call ptr @"$Problems.next"(ptr %49, i32 %50, ptr %53, ptr @"$string.128")
   store ptr %54, ptr %problem7, align 8
   %55 = load ptr, ptr %problem7, align 8
   %56 = icmp ne ptr %55, null
@@ -45045,7 +45154,7 @@ then9:                                            ; preds = %then5
   %63 = getelementptr %5, ptr %message, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
   %65 = getelementptr i8, ptr %64, i64 0
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.396", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.397", ptr %65)
   %67 = load ptr, ptr %problem7, align 8
   %68 = getelementptr %149, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -45192,7 +45301,7 @@ then2:                                            ; preds = %merge
   %21 = load ptr, ptr %path, align 8
   %22 = call i32 @"$error_number"()
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.395", i32 %22, ptr %23)
+  %24 = call i32 @"$fail_call"(ptr %21, ptr @"$string.396", i32 %22, ptr %23)
   ret i32 %24
 
 dead4:                                            ; No predecessors!
@@ -45234,7 +45343,7 @@ then9:                                            ; preds = %then6
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
   %47 = getelementptr i8, ptr %46, i64 0
   %48 = load ptr, ptr %path, align 8
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.158", ptr %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %47, i64 1024, ptr @"$string.159", ptr %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -45306,9 +45415,9 @@ merge:                                            ; preds = %else, %dead
   %14 = load ptr, ptr %mapping, align 8
   %15 = getelementptr %155, ptr %14, i32 0, i32 3
   store i64 %13, ptr %15, align 8
-  call void @"$spinlock.lock"(ptr @"<global>.379")
+  call void @"$spinlock.lock"(ptr @"<global>.380")
   %16 = load %4, ptr %4, align 1
-  %17 = load ptr, ptr @"<global>.380", align 8
+  %17 = load ptr, ptr @"<global>.381", align 8
   %18 = icmp eq ptr %17, null
   %19 = zext i1 %18 to i8
   %20 = trunc i8 %19 to i1
@@ -45321,19 +45430,19 @@ then2:                                            ; preds = %merge
 
 else3:                                            ; preds = %merge
   %22 = load ptr, ptr %mapping, align 8
-  %23 = load ptr, ptr @"<global>.380", align 8
+  %23 = load ptr, ptr @"<global>.381", align 8
   %24 = getelementptr %155, ptr %23, i32 0, i32 1
   store ptr %22, ptr %24, align 8
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %25 = load ptr, ptr @"<global>.380", align 8
+  %25 = load ptr, ptr @"<global>.381", align 8
   %26 = load ptr, ptr %mapping, align 8
   %27 = getelementptr %155, ptr %26, i32 0, i32 0
   store ptr %25, ptr %27, align 8
   %28 = load ptr, ptr %mapping, align 8
-  store ptr %28, ptr @"<global>.380", align 8
-  call void @"$spinlock.unlock"(ptr @"<global>.379")
+  store ptr %28, ptr @"<global>.381", align 8
+  call void @"$spinlock.unlock"(ptr @"<global>.380")
   %29 = load %4, ptr %2, align 1
   %30 = load ptr, ptr %mapping, align 8
   ret ptr %30
@@ -45353,7 +45462,7 @@ entry:
   store ptr @"$handle", ptr %2, align 8
   %3 = getelementptr %1, ptr %action, i32 0, i32 2
   store i32 134217732, ptr %3, align 4
-  %4 = call i32 @sigaction(i32 7, ptr %action, ptr @"<global>.381")
+  %4 = call i32 @sigaction(i32 7, ptr %action, ptr @"<global>.382")
   ret void
 }
 
@@ -45533,7 +45642,7 @@ then:                                             ; preds = %entry
   %17 = load ptr, ptr %self, align 8
   %18 = getelementptr %163, ptr %17, i32 0, i32 4
   %19 = load ptr, ptr %18, align 8
-  %20 = call ptr @"$Problems.next"(ptr %16, i32 2, ptr %19, ptr @"$string.127")
+  %20 = call ptr @"$Problems.next"(ptr %16, i32 2, ptr %19, ptr @"$string.128")
   store ptr %20, ptr %problem, align 8
   %21 = load ptr, ptr %problem, align 8
   %22 = icmp ne ptr %21, null
@@ -45550,7 +45659,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %163, ptr %29, i32 0, i32 5
   %31 = getelementptr %58, ptr %30, i32 0, i32 1
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.397", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 512, ptr @"$string.398", i64 %32)
   %34 = load ptr, ptr %problem, align 8
   %35 = getelementptr %149, ptr %34, i32 0, i32 3
   %36 = getelementptr [512 x i8], ptr %35, i32 0, i32 0
@@ -45621,7 +45730,7 @@ then6:                                            ; preds = %merge4
   %69 = load ptr, ptr %self, align 8
   %70 = getelementptr %163, ptr %69, i32 0, i32 4
   %71 = load ptr, ptr %70, align 8
-  %72 = call ptr @"$Problems.next"(ptr %68, i32 2, ptr %71, ptr @"$string.127")
+  %72 = call ptr @"$Problems.next"(ptr %68, i32 2, ptr %71, ptr @"$string.128")
   store ptr %72, ptr %problem8, align 8
   %73 = load ptr, ptr %problem8, align 8
   %74 = icmp ne ptr %73, null
@@ -45636,7 +45745,7 @@ then10:                                           ; preds = %then6
   %80 = getelementptr i8, ptr %79, i64 0
   %81 = load i64, ptr %length, align 8
   %82 = load i64, ptr %available, align 8
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.398", i64 %81, i64 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %80, i64 512, ptr @"$string.399", i64 %81, i64 %82)
   %84 = load ptr, ptr %problem8, align 8
   %85 = getelementptr %149, ptr %84, i32 0, i32 3
   %86 = getelementptr [512 x i8], ptr %85, i32 0, i32 0
@@ -45671,7 +45780,7 @@ then14:                                           ; preds = %merge5
   %96 = load ptr, ptr %self, align 8
   %97 = getelementptr %163, ptr %96, i32 0, i32 4
   %98 = load ptr, ptr %97, align 8
-  %99 = call ptr @"$Problems.next"(ptr %95, i32 2, ptr %98, ptr @"$string.127")
+  %99 = call ptr @"$Problems.next"(ptr %95, i32 2, ptr %98, ptr @"$string.128")
   store ptr %99, ptr %problem16, align 8
   %100 = load ptr, ptr %problem16, align 8
   %101 = icmp ne ptr %100, null
@@ -45685,7 +45794,7 @@ then18:                                           ; preds = %then14
   %106 = getelementptr [512 x i8], ptr %105, i32 0, i32 0
   %107 = getelementptr i8, ptr %106, i64 0
   %108 = load i64, ptr %length, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.399", i64 %108, i64 100000000)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %107, i64 512, ptr @"$string.400", i64 %108, i64 100000000)
   %110 = load ptr, ptr %problem16, align 8
   %111 = getelementptr %149, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -45765,7 +45874,7 @@ entry:
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.400", ptr %message)
+  %32 = call i32 @"$Document.parse"(ptr %27, i64 %29, i64 %31, ptr @"$string.401", ptr %message)
   %33 = icmp ne i32 %32, 0
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
@@ -45778,7 +45887,7 @@ then:                                             ; preds = %entry
   %39 = load ptr, ptr %self, align 8
   %40 = getelementptr %163, ptr %39, i32 0, i32 4
   %41 = load ptr, ptr %40, align 8
-  %42 = call ptr @"$Problems.next"(ptr %38, i32 2, ptr %41, ptr @"$string.127")
+  %42 = call ptr @"$Problems.next"(ptr %38, i32 2, ptr %41, ptr @"$string.128")
   store ptr %42, ptr %problem, align 8
   %43 = load ptr, ptr %problem, align 8
   %44 = icmp ne ptr %43, null
@@ -45834,7 +45943,7 @@ then5:                                            ; preds = %merge
   %72 = load ptr, ptr %self, align 8
   %73 = getelementptr %163, ptr %72, i32 0, i32 4
   %74 = load ptr, ptr %73, align 8
-  %75 = call ptr @"$Problems.next"(ptr %71, i32 2, ptr %74, ptr @"$string.127")
+  %75 = call ptr @"$Problems.next"(ptr %71, i32 2, ptr %74, ptr @"$string.128")
   store ptr %75, ptr %problem7, align 8
   %76 = load ptr, ptr %problem7, align 8
   %77 = icmp ne ptr %76, null
@@ -45854,7 +45963,7 @@ then9:                                            ; preds = %then5
   %88 = getelementptr %126, ptr %87, i32 0, i32 0
   %89 = load i32, ptr %88, align 4
   %90 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %89)
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.401", ptr %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.402", ptr %90)
   %92 = load ptr, ptr %problem7, align 8
   %93 = getelementptr %149, ptr %92, i32 0, i32 3
   %94 = getelementptr [512 x i8], ptr %93, i32 0, i32 0
@@ -45912,7 +46021,7 @@ entry:
   %6 = load i64, ptr %5, align 8
   %7 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %8 = load i64, ptr %7, align 8
-  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.402")
+  %9 = call zeroext i1 @"$text.equals"(i64 %6, i64 %8, ptr @"$string.403")
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
@@ -46019,7 +46128,7 @@ then4:                                            ; preds = %or.lhs.false, %merg
   %38 = load ptr, ptr %self, align 8
   %39 = getelementptr %163, ptr %38, i32 0, i32 4
   %40 = load ptr, ptr %39, align 8
-  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.402")
+  %41 = call ptr @"$Problems.next"(ptr %37, i32 2, ptr %40, ptr @"$string.403")
   store ptr %41, ptr %problem, align 8
   %42 = load ptr, ptr %problem, align 8
   %43 = icmp ne ptr %42, null
@@ -46039,7 +46148,7 @@ then7:                                            ; preds = %then4
   %51 = getelementptr %149, ptr %50, i32 0, i32 3
   %52 = getelementptr [512 x i8], ptr %51, i32 0, i32 0
   %53 = getelementptr i8, ptr %52, i64 0
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.403")
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %53, i64 512, ptr @"$string.404")
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %149, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
@@ -46118,7 +46227,7 @@ then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %163, ptr %33, i32 0, i32 4
   %35 = load ptr, ptr %34, align 8
-  %36 = call ptr @"$Problems.next"(ptr %32, i32 2, ptr %35, ptr @"$string.127")
+  %36 = call ptr @"$Problems.next"(ptr %32, i32 2, ptr %35, ptr @"$string.128")
   store ptr %36, ptr %problem, align 8
   %37 = load ptr, ptr %problem, align 8
   %38 = icmp ne ptr %37, null
@@ -46131,7 +46240,7 @@ then3:                                            ; preds = %then
   %42 = getelementptr %149, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
   %44 = getelementptr i8, ptr %43, i64 0
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 512, ptr @"$string.174")
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 512, ptr @"$string.175")
   %46 = load ptr, ptr %problem, align 8
   %47 = getelementptr %149, ptr %46, i32 0, i32 3
   %48 = getelementptr [512 x i8], ptr %47, i32 0, i32 0
@@ -46187,7 +46296,7 @@ then10:                                           ; preds = %then6
   %74 = getelementptr %149, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
   %76 = getelementptr i8, ptr %75, i64 0
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.404")
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %76, i64 512, ptr @"$string.405")
   %78 = load ptr, ptr %problem8, align 8
   %79 = getelementptr %149, ptr %78, i32 0, i32 3
   %80 = getelementptr [512 x i8], ptr %79, i32 0, i32 0
@@ -46243,7 +46352,7 @@ then18:                                           ; preds = %then14
   %107 = getelementptr %126, ptr %106, i32 0, i32 0
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @"$anon (./terra/base/codes.t:4)"(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.405", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %105, i64 512, ptr @"$string.406", ptr %109)
   %111 = load ptr, ptr %problem16, align 8
   %112 = getelementptr %149, ptr %111, i32 0, i32 3
   %113 = getelementptr [512 x i8], ptr %112, i32 0, i32 0
@@ -46302,7 +46411,7 @@ merge21:                                          ; preds = %else23, %dead25
   %132 = getelementptr %163, ptr %131, i32 0, i32 2
   %133 = load ptr, ptr %132, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %view, i64 112, i1 false)
-  %134 = call zeroext i1 @"$Vector.push.440"(ptr %133, ptr byval(%166) %3)
+  %134 = call zeroext i1 @"$Vector.push.441"(ptr %133, ptr byval(%166) %3)
   %135 = zext i1 %134 to i8
   %136 = trunc i8 %135 to i1
   br i1 %136, label %else28, label %then27
@@ -46329,7 +46438,7 @@ then31:                                           ; preds = %then27
   %151 = getelementptr %149, ptr %150, i32 0, i32 3
   %152 = getelementptr [512 x i8], ptr %151, i32 0, i32 0
   %153 = getelementptr i8, ptr %152, i64 0
-  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 512, ptr @"$string.174")
+  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 512, ptr @"$string.175")
   %155 = load ptr, ptr %problem29, align 8
   %156 = getelementptr %149, ptr %155, i32 0, i32 3
   %157 = getelementptr [512 x i8], ptr %156, i32 0, i32 0
@@ -46375,7 +46484,7 @@ entry:
   %7 = getelementptr %163, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %entry1, align 8
-  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.258")
+  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.259")
   store ptr %10, ptr %node, align 8
   %11 = load ptr, ptr %node, align 8
   %12 = icmp eq ptr %11, null
@@ -46415,7 +46524,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %149, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.406")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.407")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %149, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -46488,7 +46597,7 @@ then10:                                           ; preds = %then6
   %84 = getelementptr %126, ptr %83, i32 0, i32 7
   %85 = getelementptr %58, ptr %84, i32 0, i32 0
   %86 = load ptr, ptr %85, align 8
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.423", i32 %82, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.424", i32 %82, ptr %86)
   %88 = load ptr, ptr %problem8, align 8
   %89 = getelementptr %149, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -46544,7 +46653,7 @@ entry:
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %17, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.407")
+  %24 = call zeroext i1 @"$text.equals"(i64 %21, i64 %23, ptr @"$string.408")
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %then, label %else
@@ -46564,7 +46673,7 @@ merge:                                            ; preds = %else, %dead
   %28 = load i64, ptr %27, align 8
   %29 = getelementptr { i64, i64 }, ptr %16, i32 0, i32 1
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.408")
+  %31 = call zeroext i1 @"$text.equals"(i64 %28, i64 %30, ptr @"$string.409")
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %then2, label %else3
@@ -46584,7 +46693,7 @@ merge1:                                           ; preds = %else3, %dead4
   %35 = load i64, ptr %34, align 8
   %36 = getelementptr { i64, i64 }, ptr %15, i32 0, i32 1
   %37 = load i64, ptr %36, align 8
-  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.409")
+  %38 = call zeroext i1 @"$text.equals"(i64 %35, i64 %37, ptr @"$string.410")
   %39 = zext i1 %38 to i8
   %40 = trunc i8 %39 to i1
   br i1 %40, label %then6, label %else7
@@ -46604,7 +46713,7 @@ merge5:                                           ; preds = %else7, %dead8
   %42 = load i64, ptr %41, align 8
   %43 = getelementptr { i64, i64 }, ptr %14, i32 0, i32 1
   %44 = load i64, ptr %43, align 8
-  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.410")
+  %45 = call zeroext i1 @"$text.equals"(i64 %42, i64 %44, ptr @"$string.411")
   %46 = zext i1 %45 to i8
   %47 = trunc i8 %46 to i1
   br i1 %47, label %then10, label %else11
@@ -46624,7 +46733,7 @@ merge9:                                           ; preds = %else11, %dead12
   %49 = load i64, ptr %48, align 8
   %50 = getelementptr { i64, i64 }, ptr %13, i32 0, i32 1
   %51 = load i64, ptr %50, align 8
-  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.411")
+  %52 = call zeroext i1 @"$text.equals"(i64 %49, i64 %51, ptr @"$string.412")
   %53 = zext i1 %52 to i8
   %54 = trunc i8 %53 to i1
   br i1 %54, label %then14, label %else15
@@ -46644,7 +46753,7 @@ merge13:                                          ; preds = %else15, %dead16
   %56 = load i64, ptr %55, align 8
   %57 = getelementptr { i64, i64 }, ptr %12, i32 0, i32 1
   %58 = load i64, ptr %57, align 8
-  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.412")
+  %59 = call zeroext i1 @"$text.equals"(i64 %56, i64 %58, ptr @"$string.413")
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %then18, label %else19
@@ -46664,7 +46773,7 @@ merge17:                                          ; preds = %else19, %dead20
   %63 = load i64, ptr %62, align 8
   %64 = getelementptr { i64, i64 }, ptr %11, i32 0, i32 1
   %65 = load i64, ptr %64, align 8
-  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.413")
+  %66 = call zeroext i1 @"$text.equals"(i64 %63, i64 %65, ptr @"$string.414")
   %67 = zext i1 %66 to i8
   %68 = trunc i8 %67 to i1
   br i1 %68, label %then22, label %else23
@@ -46684,7 +46793,7 @@ merge21:                                          ; preds = %else23, %dead24
   %70 = load i64, ptr %69, align 8
   %71 = getelementptr { i64, i64 }, ptr %10, i32 0, i32 1
   %72 = load i64, ptr %71, align 8
-  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.414")
+  %73 = call zeroext i1 @"$text.equals"(i64 %70, i64 %72, ptr @"$string.415")
   %74 = zext i1 %73 to i8
   %75 = trunc i8 %74 to i1
   br i1 %75, label %then26, label %else27
@@ -46704,7 +46813,7 @@ merge25:                                          ; preds = %else27, %dead28
   %77 = load i64, ptr %76, align 8
   %78 = getelementptr { i64, i64 }, ptr %9, i32 0, i32 1
   %79 = load i64, ptr %78, align 8
-  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.415")
+  %80 = call zeroext i1 @"$text.equals"(i64 %77, i64 %79, ptr @"$string.416")
   %81 = zext i1 %80 to i8
   %82 = trunc i8 %81 to i1
   br i1 %82, label %then30, label %else31
@@ -46724,7 +46833,7 @@ merge29:                                          ; preds = %else31, %dead32
   %84 = load i64, ptr %83, align 8
   %85 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %86 = load i64, ptr %85, align 8
-  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.416")
+  %87 = call zeroext i1 @"$text.equals"(i64 %84, i64 %86, ptr @"$string.417")
   %88 = zext i1 %87 to i8
   %89 = trunc i8 %88 to i1
   br i1 %89, label %then34, label %else35
@@ -46744,7 +46853,7 @@ merge33:                                          ; preds = %else35, %dead36
   %91 = load i64, ptr %90, align 8
   %92 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %93 = load i64, ptr %92, align 8
-  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.417")
+  %94 = call zeroext i1 @"$text.equals"(i64 %91, i64 %93, ptr @"$string.418")
   %95 = zext i1 %94 to i8
   %96 = trunc i8 %95 to i1
   br i1 %96, label %then38, label %else39
@@ -46764,7 +46873,7 @@ merge37:                                          ; preds = %else39, %dead40
   %98 = load i64, ptr %97, align 8
   %99 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %100 = load i64, ptr %99, align 8
-  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.418")
+  %101 = call zeroext i1 @"$text.equals"(i64 %98, i64 %100, ptr @"$string.419")
   %102 = zext i1 %101 to i8
   %103 = trunc i8 %102 to i1
   br i1 %103, label %then42, label %else43
@@ -46784,7 +46893,7 @@ merge41:                                          ; preds = %else43, %dead44
   %105 = load i64, ptr %104, align 8
   %106 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %107 = load i64, ptr %106, align 8
-  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.419")
+  %108 = call zeroext i1 @"$text.equals"(i64 %105, i64 %107, ptr @"$string.420")
   %109 = zext i1 %108 to i8
   %110 = trunc i8 %109 to i1
   br i1 %110, label %then46, label %else47
@@ -46804,7 +46913,7 @@ merge45:                                          ; preds = %else47, %dead48
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %114 = load i64, ptr %113, align 8
-  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.420")
+  %115 = call zeroext i1 @"$text.equals"(i64 %112, i64 %114, ptr @"$string.421")
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %then50, label %else51
@@ -46824,7 +46933,7 @@ merge49:                                          ; preds = %else51, %dead52
   %119 = load i64, ptr %118, align 8
   %120 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %121 = load i64, ptr %120, align 8
-  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.421")
+  %122 = call zeroext i1 @"$text.equals"(i64 %119, i64 %121, ptr @"$string.422")
   %123 = zext i1 %122 to i8
   %124 = trunc i8 %123 to i1
   br i1 %124, label %then54, label %else55
@@ -46844,7 +46953,7 @@ merge53:                                          ; preds = %else55, %dead56
   %126 = load i64, ptr %125, align 8
   %127 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %128 = load i64, ptr %127, align 8
-  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.422")
+  %129 = call zeroext i1 @"$text.equals"(i64 %126, i64 %128, ptr @"$string.423")
   %130 = zext i1 %129 to i8
   %131 = trunc i8 %130 to i1
   br i1 %131, label %then58, label %else59
@@ -46886,7 +46995,7 @@ entry:
   %7 = getelementptr %163, ptr %6, i32 0, i32 0
   %8 = load ptr, ptr %7, align 8
   %9 = load ptr, ptr %entry1, align 8
-  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.424")
+  %10 = call ptr @"$Document.find"(ptr %8, ptr %9, ptr @"$string.425")
   store ptr %10, ptr %node, align 8
   %11 = load ptr, ptr %node, align 8
   %12 = icmp eq ptr %11, null
@@ -46926,7 +47035,7 @@ then3:                                            ; preds = %then
   %36 = getelementptr %149, ptr %35, i32 0, i32 3
   %37 = getelementptr [512 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.425")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 512, ptr @"$string.426")
   %40 = load ptr, ptr %problem, align 8
   %41 = getelementptr %149, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
@@ -46982,7 +47091,7 @@ then10:                                           ; preds = %then6
   %69 = load ptr, ptr %node, align 8
   %70 = getelementptr %126, ptr %69, i32 0, i32 2
   %71 = load i32, ptr %70, align 4
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.426", i32 %71, i32 8)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.427", i32 %71, i32 8)
   %73 = load ptr, ptr %problem8, align 8
   %74 = getelementptr %149, ptr %73, i32 0, i32 3
   %75 = getelementptr [512 x i8], ptr %74, i32 0, i32 0
@@ -47091,7 +47200,7 @@ then22:                                           ; preds = %then15
   %135 = load ptr, ptr %view, align 8
   %136 = getelementptr %166, ptr %135, i32 0, i32 2
   %137 = load i32, ptr %136, align 4
-  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.427", i32 %137)
+  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %134, i64 512, ptr @"$string.428", i32 %137)
   %139 = load ptr, ptr %problem20, align 8
   %140 = getelementptr %149, ptr %139, i32 0, i32 3
   %141 = getelementptr [512 x i8], ptr %140, i32 0, i32 0
@@ -47172,7 +47281,7 @@ entry:
   %6 = getelementptr %163, ptr %5, i32 0, i32 0
   %7 = load ptr, ptr %6, align 8
   %8 = load ptr, ptr %entry1, align 8
-  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.428")
+  %9 = call ptr @"$Document.find"(ptr %7, ptr %8, ptr @"$string.429")
   store ptr %9, ptr %node, align 8
   %10 = load ptr, ptr %node, align 8
   %11 = icmp eq ptr %10, null
@@ -47221,7 +47330,7 @@ then4:                                            ; preds = %then
   %41 = getelementptr %149, ptr %40, i32 0, i32 3
   %42 = getelementptr [512 x i8], ptr %41, i32 0, i32 0
   %43 = getelementptr i8, ptr %42, i64 0
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.429")
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 512, ptr @"$string.430")
   %45 = load ptr, ptr %problem, align 8
   %46 = getelementptr %149, ptr %45, i32 0, i32 3
   %47 = getelementptr [512 x i8], ptr %46, i32 0, i32 0
@@ -47291,7 +47400,7 @@ then12:                                           ; preds = %then7
   %83 = getelementptr %149, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
   %85 = getelementptr i8, ptr %84, i64 0
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.430")
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 512, ptr @"$string.431")
   %87 = load ptr, ptr %problem10, align 8
   %88 = getelementptr %149, ptr %87, i32 0, i32 3
   %89 = getelementptr [512 x i8], ptr %88, i32 0, i32 0
@@ -47433,7 +47542,7 @@ then2:                                            ; preds = %then
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load i64, ptr %first, align 8
   %37 = load i64, ptr %last, align 8
-  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.431", i64 %36, i64 %37)
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.432", i64 %36, i64 %37)
   %39 = load ptr, ptr %problem, align 8
   %40 = getelementptr %149, ptr %39, i32 0, i32 3
   %41 = getelementptr [512 x i8], ptr %40, i32 0, i32 0
@@ -47492,7 +47601,7 @@ then9:                                            ; preds = %then5
   %71 = load ptr, ptr %self, align 8
   %72 = getelementptr %163, ptr %71, i32 0, i32 9
   %73 = load i64, ptr %72, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.432", i64 %69, i64 %70, i64 %73)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %68, i64 512, ptr @"$string.433", i64 %69, i64 %70, i64 %73)
   %75 = load ptr, ptr %problem7, align 8
   %76 = getelementptr %149, ptr %75, i32 0, i32 3
   %77 = getelementptr [512 x i8], ptr %76, i32 0, i32 0
@@ -47519,7 +47628,7 @@ merge4:                                           ; preds = %else6, %dead11
   %82 = load ptr, ptr %view, align 8
   %83 = getelementptr %166, ptr %82, i32 0, i32 1
   %84 = load i32, ptr %83, align 4
-  %85 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %84)
+  %85 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %84)
   %86 = mul i64 %81, %85
   store i64 %86, ptr %expected, align 8
   %87 = load i64, ptr %last, align 8
@@ -47567,11 +47676,11 @@ then17:                                           ; preds = %then13
   %121 = load ptr, ptr %view, align 8
   %122 = getelementptr %166, ptr %121, i32 0, i32 1
   %123 = load i32, ptr %122, align 4
-  %124 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %123)
+  %124 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %123)
   %125 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %126 = getelementptr i8, ptr %125, i64 0
   %127 = load i64, ptr %expected, align 8
-  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.437", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %115, i64 512, ptr @"$string.438", i64 %116, i64 %117, i64 %120, ptr %124, ptr %126, i64 %127)
   %129 = load ptr, ptr %problem15, align 8
   %130 = getelementptr %149, ptr %129, i32 0, i32 3
   %131 = getelementptr [512 x i8], ptr %130, i32 0, i32 0
@@ -47597,7 +47706,7 @@ merge12:                                          ; preds = %else14, %dead19
   %135 = load ptr, ptr %view, align 8
   %136 = getelementptr %166, ptr %135, i32 0, i32 1
   %137 = load i32, ptr %136, align 4
-  %138 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %137)
+  %138 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %137)
   %139 = srem i64 %134, %138
   %140 = icmp ne i64 %139, 0
   %141 = zext i1 %140 to i8
@@ -47631,8 +47740,8 @@ then25:                                           ; preds = %then21
   %162 = load ptr, ptr %view, align 8
   %163 = getelementptr %166, ptr %162, i32 0, i32 1
   %164 = load i32, ptr %163, align 4
-  %165 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %164)
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.439", i64 %161, ptr %165)
+  %165 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %164)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %160, i64 512, ptr @"$string.440", i64 %161, ptr %165)
   %167 = load ptr, ptr %problem23, align 8
   %168 = getelementptr %149, ptr %167, i32 0, i32 3
   %169 = getelementptr [512 x i8], ptr %168, i32 0, i32 0
@@ -47718,7 +47827,7 @@ entry:
   store i64 %2, ptr %capacity, align 8
   %3 = load ptr, ptr %target, align 8
   %4 = load i64, ptr %capacity, align 8
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.433")
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 %4, ptr @"$string.434")
   %6 = sext i32 %5 to i64
   store i64 %6, ptr %used, align 8
   %7 = load ptr, ptr %self, align 8
@@ -47737,7 +47846,7 @@ forcond:                                          ; preds = %merge2, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  store ptr @"$string.434", ptr %separator, align 8
+  store ptr @"$string.435", ptr %separator, align 8
   %16 = load i32, ptr %i, align 4
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
@@ -47745,7 +47854,7 @@ forbody:                                          ; preds = %forcond
   br i1 %19, label %then, label %else
 
 then:                                             ; preds = %forbody
-  store ptr @"$string.127", ptr %separator, align 8
+  store ptr @"$string.128", ptr %separator, align 8
   br label %merge1
 
 else:                                             ; preds = %forbody
@@ -47775,7 +47884,7 @@ then3:                                            ; preds = %merge1
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
   %39 = load i64, ptr %38, align 8
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.435", ptr %32, i64 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 %31, ptr @"$string.436", ptr %32, i64 %39)
   %41 = sext i32 %40 to i64
   %42 = add i64 %25, %41
   store i64 %42, ptr %used, align 8
@@ -47804,7 +47913,7 @@ then6:                                            ; preds = %merge
   %52 = load i64, ptr %capacity, align 8
   %53 = load i64, ptr %used, align 8
   %54 = sub i64 %52, %53
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.436")
+  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 %54, ptr @"$string.437")
   br label %merge5
 
 else7:                                            ; preds = %merge
@@ -47814,7 +47923,7 @@ merge5:                                           ; preds = %else7, %then6
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).438"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).439"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -47825,7 +47934,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.407"
+  ret ptr @"$string.408"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -47841,7 +47950,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.408"
+  ret ptr @"$string.409"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -47857,7 +47966,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.409"
+  ret ptr @"$string.410"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -47873,7 +47982,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.410"
+  ret ptr @"$string.411"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -47889,7 +47998,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.411"
+  ret ptr @"$string.412"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -47905,7 +48014,7 @@ merge13:                                          ; preds = %else15, %dead16
   br i1 %24, label %then18, label %else19
 
 then18:                                           ; preds = %merge13
-  ret ptr @"$string.412"
+  ret ptr @"$string.413"
 
 dead20:                                           ; No predecessors!
   br label %merge17
@@ -47921,7 +48030,7 @@ merge17:                                          ; preds = %else19, %dead20
   br i1 %28, label %then22, label %else23
 
 then22:                                           ; preds = %merge17
-  ret ptr @"$string.413"
+  ret ptr @"$string.414"
 
 dead24:                                           ; No predecessors!
   br label %merge21
@@ -47937,7 +48046,7 @@ merge21:                                          ; preds = %else23, %dead24
   br i1 %32, label %then26, label %else27
 
 then26:                                           ; preds = %merge21
-  ret ptr @"$string.414"
+  ret ptr @"$string.415"
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -47953,7 +48062,7 @@ merge25:                                          ; preds = %else27, %dead28
   br i1 %36, label %then30, label %else31
 
 then30:                                           ; preds = %merge25
-  ret ptr @"$string.415"
+  ret ptr @"$string.416"
 
 dead32:                                           ; No predecessors!
   br label %merge29
@@ -47969,7 +48078,7 @@ merge29:                                          ; preds = %else31, %dead32
   br i1 %40, label %then34, label %else35
 
 then34:                                           ; preds = %merge29
-  ret ptr @"$string.416"
+  ret ptr @"$string.417"
 
 dead36:                                           ; No predecessors!
   br label %merge33
@@ -47985,7 +48094,7 @@ merge33:                                          ; preds = %else35, %dead36
   br i1 %44, label %then38, label %else39
 
 then38:                                           ; preds = %merge33
-  ret ptr @"$string.417"
+  ret ptr @"$string.418"
 
 dead40:                                           ; No predecessors!
   br label %merge37
@@ -48001,7 +48110,7 @@ merge37:                                          ; preds = %else39, %dead40
   br i1 %48, label %then42, label %else43
 
 then42:                                           ; preds = %merge37
-  ret ptr @"$string.418"
+  ret ptr @"$string.419"
 
 dead44:                                           ; No predecessors!
   br label %merge41
@@ -48017,7 +48126,7 @@ merge41:                                          ; preds = %else43, %dead44
   br i1 %52, label %then46, label %else47
 
 then46:                                           ; preds = %merge41
-  ret ptr @"$string.419"
+  ret ptr @"$string.420"
 
 dead48:                                           ; No predecessors!
   br label %merge45
@@ -48033,7 +48142,7 @@ merge45:                                          ; preds = %else47, %dead48
   br i1 %56, label %then50, label %else51
 
 then50:                                           ; preds = %merge45
-  ret ptr @"$string.420"
+  ret ptr @"$string.421"
 
 dead52:                                           ; No predecessors!
   br label %merge49
@@ -48049,7 +48158,7 @@ merge49:                                          ; preds = %else51, %dead52
   br i1 %60, label %then54, label %else55
 
 then54:                                           ; preds = %merge49
-  ret ptr @"$string.421"
+  ret ptr @"$string.422"
 
 dead56:                                           ; No predecessors!
   br label %merge53
@@ -48065,7 +48174,7 @@ merge53:                                          ; preds = %else55, %dead56
   br i1 %64, label %then58, label %else59
 
 then58:                                           ; preds = %merge53
-  ret ptr @"$string.422"
+  ret ptr @"$string.423"
 
 dead60:                                           ; No predecessors!
   br label %merge57
@@ -48074,13 +48183,13 @@ else59:                                           ; preds = %merge53
   br label %merge57
 
 merge57:                                          ; preds = %else59, %dead60
-  ret ptr @"$string.205"
+  ret ptr @"$string.206"
 
 dead61:                                           ; No predecessors!
   ret ptr undef
 }
 
-define internal zeroext i1 @"$Vector.push.440"(ptr %0, ptr byval(%166) %1) {
+define internal zeroext i1 @"$Vector.push.441"(ptr %0, ptr byval(%166) %1) {
 entry:
   %value = alloca %166, align 8
   %self = alloca ptr, align 8
@@ -48091,7 +48200,7 @@ entry:
   %4 = getelementptr %24, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.441"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.442"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -48127,7 +48236,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.441"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.442"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -48281,7 +48390,7 @@ merge:                                            ; preds = %else, %then
   %30 = getelementptr %163, ptr %29, i32 0, i32 8
   %31 = load i64, ptr %30, align 8
   store i64 %31, ptr %covered, align 8
-  store ptr @"$string.127", ptr %previous, align 8
+  store ptr @"$string.128", ptr %previous, align 8
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %163, ptr %32, i32 0, i32 7
   %34 = load i64, ptr %33, align 8
@@ -48307,7 +48416,7 @@ forbody:                                          ; preds = %forcond
   %47 = getelementptr %163, ptr %46, i32 0, i32 2
   %48 = load ptr, ptr %47, align 8
   %49 = load i64, ptr %i, align 8
-  %50 = call ptr @"$Vector.at.442"(ptr %48, i64 %49)
+  %50 = call ptr @"$Vector.at.443"(ptr %48, i64 %49)
   store ptr %50, ptr %view, align 8
   %51 = load ptr, ptr %view, align 8
   %52 = getelementptr %166, ptr %51, i32 0, i32 6
@@ -48360,7 +48469,7 @@ then6:                                            ; preds = %then3
   %92 = load i64, ptr %91, align 8
   %93 = add i64 %89, %92
   %94 = load ptr, ptr %previous, align 8
-  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.443", i64 %82, i64 %93, ptr %94)
+  %95 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 512, ptr @"$string.444", i64 %82, i64 %93, ptr %94)
   %96 = load ptr, ptr %problem, align 8
   %97 = getelementptr %149, ptr %96, i32 0, i32 3
   %98 = getelementptr [512 x i8], ptr %97, i32 0, i32 0
@@ -48419,7 +48528,7 @@ then13:                                           ; preds = %then9
   %128 = load i64, ptr %127, align 8
   %129 = load i64, ptr %covered, align 8
   %130 = sub i64 %128, %129
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.444", i64 %130)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %125, i64 512, ptr @"$string.445", i64 %130)
   %132 = load ptr, ptr %problem11, align 8
   %133 = getelementptr %149, ptr %132, i32 0, i32 3
   %134 = getelementptr [512 x i8], ptr %133, i32 0, i32 0
@@ -48475,7 +48584,7 @@ then17:                                           ; preds = %merge1
   %159 = load ptr, ptr %self, align 8
   %160 = getelementptr %163, ptr %159, i32 0, i32 4
   %161 = load ptr, ptr %160, align 8
-  %162 = call ptr @"$Problems.next"(ptr %158, i32 2, ptr %161, ptr @"$string.127")
+  %162 = call ptr @"$Problems.next"(ptr %158, i32 2, ptr %161, ptr @"$string.128")
   store ptr %162, ptr %problem19, align 8
   %163 = load ptr, ptr %problem19, align 8
   %164 = icmp ne ptr %163, null
@@ -48494,7 +48603,7 @@ then21:                                           ; preds = %then17
   %174 = load i64, ptr %173, align 8
   %175 = load i64, ptr %covered, align 8
   %176 = sub i64 %174, %175
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.445", i64 %176)
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 512, ptr @"$string.446", i64 %176)
   %178 = load ptr, ptr %problem19, align 8
   %179 = getelementptr %149, ptr %178, i32 0, i32 3
   %180 = getelementptr [512 x i8], ptr %179, i32 0, i32 0
@@ -48610,7 +48719,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$Vector.at.442"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.443"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -48708,7 +48817,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %22, ptr %25, i32 0, i32 4
   %27 = load i64, ptr %i, align 8
-  %28 = call ptr @"$Vector.at.442"(ptr %26, i64 %27)
+  %28 = call ptr @"$Vector.at.443"(ptr %26, i64 %27)
   store ptr %28, ptr %view, align 8
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %view, align 8
@@ -48747,7 +48856,7 @@ then6:                                            ; preds = %then3
   %55 = load ptr, ptr %self, align 8
   %56 = load ptr, ptr %other, align 8
   %57 = call ptr @"$Checkpoint.file_of"(ptr %55, ptr %56)
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.446", ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 512, ptr @"$string.447", ptr %57)
   %59 = load ptr, ptr %problem, align 8
   %60 = getelementptr %149, ptr %59, i32 0, i32 3
   %61 = getelementptr [512 x i8], ptr %60, i32 0, i32 0
@@ -48845,7 +48954,7 @@ merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %index, align 8
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
-  %22 = call ptr @"$Vector.at.442"(ptr %18, i64 %21)
+  %22 = call ptr @"$Vector.at.443"(ptr %18, i64 %21)
   ret ptr %22
 
 dead1:                                            ; No predecessors!
@@ -48864,7 +48973,7 @@ entry:
   %5 = getelementptr %166, ptr %4, i32 0, i32 7
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
-  %8 = call ptr @"$Vector.at.382"(ptr %3, i64 %7)
+  %8 = call ptr @"$Vector.at.383"(ptr %3, i64 %7)
   %9 = getelementptr %153, ptr %8, i32 0, i32 0
   %10 = load ptr, ptr %9, align 8
   ret ptr %10
@@ -48932,7 +49041,7 @@ forbody:                                          ; preds = %forcond
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %22, ptr %28, i32 0, i32 4
   %30 = load i64, ptr %i, align 8
-  %31 = call ptr @"$Vector.at.442"(ptr %29, i64 %30)
+  %31 = call ptr @"$Vector.at.443"(ptr %29, i64 %30)
   store ptr %31, ptr %view, align 8
   %32 = load ptr, ptr %view, align 8
   %33 = getelementptr %166, ptr %32, i32 0, i32 8
@@ -48962,7 +49071,7 @@ then5:                                            ; preds = %then
   %50 = getelementptr %149, ptr %49, i32 0, i32 3
   %51 = getelementptr [512 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.449")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 512, ptr @"$string.450")
   %54 = load ptr, ptr %problem, align 8
   %55 = getelementptr %149, ptr %54, i32 0, i32 3
   %56 = getelementptr [512 x i8], ptr %55, i32 0, i32 0
@@ -49025,7 +49134,7 @@ entry:
   %20 = getelementptr %22, ptr %19, i32 0, i32 2
   %21 = load i32, ptr %shard_index, align 4
   %22 = sext i32 %21 to i64
-  %23 = call ptr @"$Vector.at.382"(ptr %20, i64 %22)
+  %23 = call ptr @"$Vector.at.383"(ptr %20, i64 %22)
   store ptr %23, ptr %shard, align 8
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %22, ptr %24, i32 0, i32 5
@@ -49067,7 +49176,7 @@ then3:                                            ; preds = %then
   %51 = getelementptr %22, ptr %50, i32 0, i32 6
   %52 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %53 = getelementptr i8, ptr %52, i64 0
-  %54 = call ptr @"$Problems.next"(ptr %51, i32 2, ptr @"$string.156", ptr %53)
+  %54 = call ptr @"$Problems.next"(ptr %51, i32 2, ptr @"$string.157", ptr %53)
   store ptr %54, ptr %problem, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = icmp ne ptr %55, null
@@ -49083,7 +49192,7 @@ then6:                                            ; preds = %then3
   %63 = load ptr, ptr %shard, align 8
   %64 = getelementptr %153, ptr %63, i32 0, i32 0
   %65 = load ptr, ptr %64, align 8
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.447", ptr %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %62, i64 512, ptr @"$string.448", ptr %65)
   %67 = load ptr, ptr %problem, align 8
   %68 = getelementptr %149, ptr %67, i32 0, i32 3
   %69 = getelementptr [512 x i8], ptr %68, i32 0, i32 0
@@ -49117,7 +49226,7 @@ merge:                                            ; preds = %else, %dead
   %75 = load ptr, ptr %index, align 8
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call ptr @"$Vector.at.442"(ptr %74, i64 %77)
+  %78 = call ptr @"$Vector.at.443"(ptr %74, i64 %77)
   store ptr %78, ptr %view, align 8
   %79 = load ptr, ptr %view, align 8
   %80 = getelementptr %166, ptr %79, i32 0, i32 8
@@ -49136,7 +49245,7 @@ then9:                                            ; preds = %merge
   %89 = getelementptr %22, ptr %88, i32 0, i32 6
   %90 = getelementptr [256 x i8], ptr %name, i32 0, i32 0
   %91 = getelementptr i8, ptr %90, i64 0
-  %92 = call ptr @"$Problems.next"(ptr %89, i32 2, ptr @"$string.156", ptr %91)
+  %92 = call ptr @"$Problems.next"(ptr %89, i32 2, ptr @"$string.157", ptr %91)
   store ptr %92, ptr %problem11, align 8
   %93 = load ptr, ptr %problem11, align 8
   %94 = icmp ne ptr %93, null
@@ -49155,7 +49264,7 @@ then13:                                           ; preds = %then9
   %104 = load ptr, ptr %self, align 8
   %105 = load ptr, ptr %view, align 8
   %106 = call ptr @"$Checkpoint.file_of"(ptr %104, ptr %105)
-  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.448", ptr %103, ptr %106)
+  %107 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %100, i64 512, ptr @"$string.449", ptr %103, ptr %106)
   %108 = load ptr, ptr %problem11, align 8
   %109 = getelementptr %149, ptr %108, i32 0, i32 3
   %110 = getelementptr [512 x i8], ptr %109, i32 0, i32 0
@@ -49186,7 +49295,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.157")
+  %5 = call { i64, i64 } @"$text.slice"(ptr @"$string.158")
   store { i64, i64 } %5, ptr %3, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %2, ptr align 8 %3, i64 16, i1 false)
   %6 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 0
@@ -49267,7 +49376,7 @@ forbody:                                          ; preds = %forcond
   %26 = load ptr, ptr %25, align 8
   %27 = getelementptr %19, ptr %26, i32 0, i32 0
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.371"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.372"(ptr %27, i64 %28)
   store ptr %29, ptr %module, align 8
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %148, ptr %30, i32 0, i32 8
@@ -49319,7 +49428,7 @@ forbody4:                                         ; preds = %forcond3
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr %22, ptr %55, i32 0, i32 4
   %57 = load i64, ptr %i2, align 8
-  %58 = call ptr @"$Vector.at.442"(ptr %56, i64 %57)
+  %58 = call ptr @"$Vector.at.443"(ptr %56, i64 %57)
   call void @"$Validator.account"(ptr %52, ptr %58)
   %59 = load %4, ptr %1, align 1
   %60 = add i64 %46, 1
@@ -49351,7 +49460,7 @@ then:                                             ; preds = %entry
   %10 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %11 = getelementptr i8, ptr %10, i64 0
   %12 = load ptr, ptr %module, align 8
-  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.455")
+  %13 = call ptr @"$join"(ptr %11, ptr %12, ptr @"$string.456")
   %14 = load ptr, ptr %module, align 8
   %15 = getelementptr %148, ptr %14, i32 0, i32 4
   %16 = load i32, ptr %15, align 4
@@ -49373,7 +49482,7 @@ then1:                                            ; preds = %else
   %26 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %module, align 8
-  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.456")
+  %29 = call ptr @"$join"(ptr %27, ptr %28, ptr @"$string.457")
   %30 = load ptr, ptr %module, align 8
   %31 = getelementptr %148, ptr %30, i32 0, i32 4
   %32 = load i32, ptr %31, align 4
@@ -49502,7 +49611,7 @@ then4:                                            ; preds = %then1
   %33 = getelementptr %149, ptr %32, i32 0, i32 3
   %34 = getelementptr [512 x i8], ptr %33, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.451")
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.452")
   %37 = load ptr, ptr %problem, align 8
   %38 = getelementptr %149, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
@@ -49548,7 +49657,7 @@ then:                                             ; preds = %entry
   %11 = getelementptr %151, ptr %10, i32 0, i32 2
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
-  %14 = call ptr @"$Vector.at.382"(ptr %13, i64 0)
+  %14 = call ptr @"$Vector.at.383"(ptr %13, i64 0)
   %15 = getelementptr %153, ptr %14, i32 0, i32 0
   %16 = load ptr, ptr %15, align 8
   ret ptr %16
@@ -49560,7 +49669,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  ret ptr @"$string.156"
+  ret ptr @"$string.157"
 
 dead1:                                            ; No predecessors!
   ret ptr undef
@@ -49703,7 +49812,7 @@ then11:                                           ; preds = %then8
   %84 = load i64, ptr %rows, align 8
   %85 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %86 = getelementptr i8, ptr %85, i64 0
-  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.452", i64 %84, ptr %86)
+  %87 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %83, i64 512, ptr @"$string.453", i64 %84, ptr %86)
   %88 = load ptr, ptr %problem, align 8
   %89 = getelementptr %149, ptr %88, i32 0, i32 3
   %90 = getelementptr [512 x i8], ptr %89, i32 0, i32 0
@@ -49748,7 +49857,7 @@ then15:                                           ; preds = %else9
   %115 = load i64, ptr %columns, align 8
   %116 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %117 = getelementptr i8, ptr %116, i64 0
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.453", i64 %114, i64 %115, ptr %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %113, i64 512, ptr @"$string.454", i64 %114, i64 %115, ptr %117)
   %119 = load ptr, ptr %problem13, align 8
   %120 = getelementptr %149, ptr %119, i32 0, i32 3
   %121 = getelementptr [512 x i8], ptr %120, i32 0, i32 0
@@ -49833,8 +49942,8 @@ then2:                                            ; preds = %merge
   %36 = load ptr, ptr %view, align 8
   %37 = getelementptr %166, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %38)
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.454", ptr %39)
+  %39 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %38)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %35, i64 512, ptr @"$string.455", ptr %39)
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %149, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -49866,7 +49975,7 @@ entry:
   %5 = getelementptr %148, ptr %4, i32 0, i32 0
   %6 = load ptr, ptr %5, align 8
   %7 = load ptr, ptr %suffix, align 8
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.104", ptr %6, ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 160, ptr @"$string.105", ptr %6, ptr %7)
   %9 = load ptr, ptr %target, align 8
   ret ptr %9
 
@@ -49889,7 +49998,7 @@ entry:
   %5 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %6 = getelementptr i8, ptr %5, i64 0
   %7 = load ptr, ptr %module, align 8
-  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.455")
+  %8 = call ptr @"$join"(ptr %6, ptr %7, ptr @"$string.456")
   %9 = call ptr @"$Validator.take"(ptr %4, ptr %8)
   store ptr %9, ptr %view, align 8
   %10 = load ptr, ptr %view, align 8
@@ -49991,7 +50100,7 @@ then6:                                            ; preds = %merge
   %67 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %68 = getelementptr i8, ptr %67, i64 0
   %69 = load ptr, ptr %module, align 8
-  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.462")
+  %70 = call ptr @"$join"(ptr %68, ptr %69, ptr @"$string.463")
   %71 = load ptr, ptr %module, align 8
   %72 = getelementptr %148, ptr %71, i32 0, i32 4
   %73 = load i32, ptr %72, align 4
@@ -50014,7 +50123,7 @@ then9:                                            ; preds = %merge5
   %81 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %82 = getelementptr i8, ptr %81, i64 0
   %83 = load ptr, ptr %module, align 8
-  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.463")
+  %84 = call ptr @"$join"(ptr %82, ptr %83, ptr @"$string.464")
   %85 = load ptr, ptr %module, align 8
   %86 = getelementptr %148, ptr %85, i32 0, i32 4
   %87 = load i32, ptr %86, align 4
@@ -50092,7 +50201,7 @@ then2:                                            ; preds = %then
   %38 = getelementptr %149, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.457")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 512, ptr @"$string.458")
   %42 = load ptr, ptr %problem, align 8
   %43 = getelementptr %149, ptr %42, i32 0, i32 3
   %44 = getelementptr [512 x i8], ptr %43, i32 0, i32 0
@@ -50150,7 +50259,7 @@ then10:                                           ; preds = %then5
   %70 = load ptr, ptr %module, align 8
   %71 = getelementptr %148, ptr %70, i32 0, i32 0
   %72 = load ptr, ptr %71, align 8
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.458", ptr %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 512, ptr @"$string.459", ptr %72)
   %74 = load ptr, ptr %problem8, align 8
   %75 = getelementptr %149, ptr %74, i32 0, i32 3
   %76 = getelementptr [512 x i8], ptr %75, i32 0, i32 0
@@ -50208,11 +50317,11 @@ then19:                                           ; preds = %then14
   %102 = load ptr, ptr %view, align 8
   %103 = getelementptr %166, ptr %102, i32 0, i32 1
   %104 = load i32, ptr %103, align 4
-  %105 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %104)
+  %105 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %104)
   %106 = load ptr, ptr %module, align 8
   %107 = getelementptr %148, ptr %106, i32 0, i32 0
   %108 = load ptr, ptr %107, align 8
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.459", ptr %105, ptr %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %101, i64 512, ptr @"$string.460", ptr %105, ptr %108)
   %110 = load ptr, ptr %problem17, align 8
   %111 = getelementptr %149, ptr %110, i32 0, i32 3
   %112 = getelementptr [512 x i8], ptr %111, i32 0, i32 0
@@ -50317,14 +50426,14 @@ then4:                                            ; preds = %then1
   %52 = load ptr, ptr %view, align 8
   %53 = getelementptr %166, ptr %52, i32 0, i32 1
   %54 = load i32, ptr %53, align 4
-  %55 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %54)
+  %55 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %54)
   %56 = load ptr, ptr %module, align 8
   %57 = getelementptr %148, ptr %56, i32 0, i32 2
   %58 = load i32, ptr %57, align 4
   %59 = load ptr, ptr %known, align 8
   %60 = load i32, ptr %59, align 4
-  %61 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %60)
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.460", ptr %55, i32 %58, ptr %61)
+  %61 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %60)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %51, i64 512, ptr @"$string.461", ptr %55, i32 %58, ptr %61)
   %63 = load ptr, ptr %problem, align 8
   %64 = getelementptr %149, ptr %63, i32 0, i32 3
   %65 = getelementptr [512 x i8], ptr %64, i32 0, i32 0
@@ -50420,13 +50529,13 @@ then3:                                            ; preds = %then
   %50 = load ptr, ptr %view, align 8
   %51 = getelementptr %166, ptr %50, i32 0, i32 1
   %52 = load i32, ptr %51, align 4
-  %53 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %52)
+  %53 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %52)
   %54 = load ptr, ptr %module, align 8
   %55 = getelementptr %148, ptr %54, i32 0, i32 2
   %56 = load i32, ptr %55, align 4
   %57 = load i32, ptr %inner, align 4
-  %58 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %57)
-  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.461", ptr %53, i32 %56, ptr %58)
+  %58 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %57)
+  %59 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 512, ptr @"$string.462", ptr %53, i32 %56, ptr %58)
   %60 = load ptr, ptr %problem, align 8
   %61 = getelementptr %149, ptr %60, i32 0, i32 3
   %62 = getelementptr [512 x i8], ptr %61, i32 0, i32 0
@@ -50507,7 +50616,7 @@ forbody:                                          ; preds = %forcond
   %32 = load ptr, ptr %31, align 8
   %33 = load i32, ptr %layer, align 4
   %34 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %32, i32 %33)
-  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.468")
+  call void @"$Validator.check_head_scale"(ptr %28, i32 %29, ptr %34, ptr @"$string.469")
   %35 = load %4, ptr %2, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load i32, ptr %layer, align 4
@@ -50515,8 +50624,8 @@ forbody:                                          ; preds = %forcond
   %39 = getelementptr %151, ptr %38, i32 0, i32 2
   %40 = load ptr, ptr %39, align 8
   %41 = load i32, ptr %layer, align 4
-  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %40, i32 %41)
-  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.472")
+  %42 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).470"(ptr %40, i32 %41)
+  call void @"$Validator.check_head_scale"(ptr %36, i32 %37, ptr %42, ptr @"$string.473")
   %43 = load %4, ptr %1, align 1
   %44 = add i32 %22, 1
   store i32 %44, ptr %layer, align 4
@@ -50538,7 +50647,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.464", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.465", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -50564,7 +50673,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.465", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.466", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -50632,7 +50741,7 @@ then2:                                            ; preds = %then
   %19 = getelementptr i8, ptr %18, i64 0
   %20 = load i32, ptr %layer, align 4
   %21 = load ptr, ptr %name, align 8
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.466", i32 %20, ptr %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 128, ptr @"$string.467", i32 %20, ptr %21)
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %151, ptr %23, i32 0, i32 2
   %25 = load ptr, ptr %24, align 8
@@ -50654,7 +50763,7 @@ then5:                                            ; preds = %then2
   %37 = getelementptr %149, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.451")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 512, ptr @"$string.452")
   %41 = load ptr, ptr %problem, align 8
   %42 = getelementptr %149, ptr %41, i32 0, i32 3
   %43 = getelementptr [512 x i8], ptr %42, i32 0, i32 0
@@ -50750,7 +50859,7 @@ then12:                                           ; preds = %then8
   %98 = load i32, ptr %97, align 4
   %99 = getelementptr [128 x i8], ptr %shape, i32 0, i32 0
   %100 = getelementptr i8, ptr %99, i64 0
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.467", i32 %98, ptr %100)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %93, i64 512, ptr @"$string.468", i32 %98, ptr %100)
   %102 = load ptr, ptr %problem10, align 8
   %103 = getelementptr %149, ptr %102, i32 0, i32 3
   %104 = getelementptr [512 x i8], ptr %103, i32 0, i32 0
@@ -50772,7 +50881,7 @@ merge7:                                           ; preds = %else9, %merge11
   ret void
 }
 
-define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %0, i32 %1) {
+define internal ptr @"$anon (./terra/checkpoint/head_scales.t:9).470"(ptr %0, i32 %1) {
 entry:
   %view1 = alloca ptr, align 8
   %view = alloca ptr, align 8
@@ -50784,7 +50893,7 @@ entry:
   %2 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %3 = getelementptr i8, ptr %2, i64 0
   %4 = load i32, ptr %layer, align 4
-  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.470", i32 %4)
+  %5 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %3, i64 128, ptr @"$string.471", i32 %4)
   %6 = load ptr, ptr %checkpoint, align 8
   %7 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %8 = getelementptr i8, ptr %7, i64 0
@@ -50810,7 +50919,7 @@ merge:                                            ; preds = %else, %dead
   %15 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = load i32, ptr %layer, align 4
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.471", i32 %17)
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 128, ptr @"$string.472", i32 %17)
   %19 = load ptr, ptr %checkpoint, align 8
   %20 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %21 = getelementptr i8, ptr %20, i64 0
@@ -50894,7 +51003,7 @@ then5:                                            ; preds = %else3
   %32 = getelementptr %149, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.475")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.476")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %149, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -51018,7 +51127,7 @@ and.rhs:                                          ; preds = %merge
   %20 = load ptr, ptr %view, align 8
   %21 = getelementptr %166, ptr %20, i32 0, i32 0
   %22 = load ptr, ptr %21, align 8
-  %23 = call i32 @strcmp(ptr %22, ptr @"$string.474")
+  %23 = call i32 @strcmp(ptr %22, ptr @"$string.475")
   %24 = icmp eq i32 %23, 0
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
@@ -51045,7 +51154,7 @@ entry:
   %1 = load ptr, ptr %name, align 8
   %2 = load i32, ptr %size, align 4
   %3 = sext i32 %2 to i64
-  %4 = call i32 @strncmp(ptr %1, ptr @"$string.473", i64 %3)
+  %4 = call i32 @strncmp(ptr %1, ptr @"$string.474", i64 %3)
   %5 = icmp ne i32 %4, 0
   %6 = zext i1 %5 to i8
   %7 = trunc i8 %6 to i1
@@ -51152,7 +51261,7 @@ entry:
   %8 = load i64, ptr %7, align 8
   %9 = getelementptr { i64, i64 }, ptr %1, i32 0, i32 1
   %10 = load i64, ptr %9, align 8
-  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.476")
+  %11 = call zeroext i1 @"$text.ends_with"(i64 %8, i64 %10, ptr @"$string.477")
   %12 = zext i1 %11 to i8
   %13 = icmp eq i8 %12, 0
   %14 = zext i1 %13 to i8
@@ -51309,7 +51418,7 @@ forbody:                                          ; preds = %forcond
   %23 = load ptr, ptr %22, align 8
   %24 = getelementptr %19, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.371"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.372"(ptr %24, i64 %25)
   store ptr %26, ptr %module, align 8
   %27 = load ptr, ptr %module, align 8
   %28 = getelementptr %148, ptr %27, i32 0, i32 7
@@ -51324,7 +51433,7 @@ then3:                                            ; preds = %and.lhs.true
   %34 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %35 = getelementptr i8, ptr %34, i64 0
   %36 = load ptr, ptr %module, align 8
-  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.462")
+  %37 = call ptr @"$join"(ptr %35, ptr %36, ptr @"$string.463")
   %38 = call ptr @"$Checkpoint.find"(ptr %33, ptr %37)
   store ptr %38, ptr %view, align 8
   %39 = load ptr, ptr %view, align 8
@@ -51401,7 +51510,7 @@ forbody:                                          ; preds = %forcond
   %20 = getelementptr %151, ptr %19, i32 0, i32 2
   %21 = load ptr, ptr %20, align 8
   %22 = load i32, ptr %layer, align 4
-  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %21, i32 %22)
+  %23 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).470"(ptr %21, i32 %22)
   %24 = getelementptr [2 x ptr], ptr %2, i32 0, i32 0
   store ptr %18, ptr %24, align 8
   %25 = getelementptr [2 x ptr], ptr %2, i32 0, i32 1
@@ -51506,7 +51615,7 @@ then1:                                            ; preds = %else
   %24 = load ptr, ptr %23, align 8
   %25 = load ptr, ptr %view, align 8
   %26 = call i64 @"$TensorView.num_elements"(ptr %25)
-  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).477"(ptr %24, i64 %26, ptr %is_finite)
+  %27 = call i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).478"(ptr %24, i64 %26, ptr %is_finite)
   store i64 %27, ptr %index, align 8
   br label %merge
 
@@ -51531,13 +51640,13 @@ else5:                                            ; preds = %merge
   br label %merge3
 
 merge3:                                           ; preds = %else5, %dead
-  store ptr @"$string.478", ptr %wanted, align 8
+  store ptr @"$string.479", ptr %wanted, align 8
   %33 = load i8, ptr %is_finite, align 1
   %34 = trunc i8 %33 to i1
   br i1 %34, label %else8, label %then7
 
 then7:                                            ; preds = %merge3
-  store ptr @"$string.479", ptr %wanted, align 8
+  store ptr @"$string.480", ptr %wanted, align 8
   br label %merge6
 
 else8:                                            ; preds = %merge3
@@ -51574,7 +51683,7 @@ then10:                                           ; preds = %merge6
   %58 = load i64, ptr %index, align 8
   %59 = call double @"$value_at"(ptr %57, i64 %58)
   %60 = load ptr, ptr %wanted, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.480", i64 %56, double %59, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 512, ptr @"$string.481", i64 %56, double %59, ptr %60)
   %62 = load ptr, ptr %problem, align 8
   %63 = getelementptr %149, ptr %62, i32 0, i32 3
   %64 = getelementptr [512 x i8], ptr %63, i32 0, i32 0
@@ -51677,7 +51786,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).477"(ptr %0, i64 %1, ptr %2) {
+define internal i64 @"$anon (./terra/checkpoint/weights_validate_scales.t:8).478"(ptr %0, i64 %1, ptr %2) {
 entry:
   %bits = alloca i16, align 2
   %i = alloca i64, align 8
@@ -51825,12 +51934,12 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %151, ptr %3, i32 0, i32 2
   %5 = load ptr, ptr %4, align 8
-  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.474")
+  %6 = call ptr @"$Checkpoint.find"(ptr %5, ptr @"$string.475")
   store ptr %6, ptr %head, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %151, ptr %7, i32 0, i32 2
   %9 = load ptr, ptr %8, align 8
-  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.481")
+  %10 = call ptr @"$Checkpoint.find"(ptr %9, ptr @"$string.482")
   store ptr %10, ptr %table, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %151, ptr %11, i32 0, i32 0
@@ -51933,7 +52042,7 @@ then8:                                            ; preds = %then3
   %78 = load ptr, ptr %table, align 8
   %79 = getelementptr %166, ptr %78, i32 0, i32 0
   %80 = load ptr, ptr %79, align 8
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.482", ptr %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 512, ptr @"$string.483", ptr %80)
   %82 = load ptr, ptr %problem, align 8
   %83 = getelementptr %149, ptr %82, i32 0, i32 3
   %84 = getelementptr [512 x i8], ptr %83, i32 0, i32 0
@@ -51983,7 +52092,7 @@ forbody:                                          ; preds = %forcond
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %22, ptr %12, i32 0, i32 2
   %14 = load i64, ptr %i, align 8
-  %15 = call ptr @"$Vector.at.382"(ptr %13, i64 %14)
+  %15 = call ptr @"$Vector.at.383"(ptr %13, i64 %14)
   store ptr %15, ptr %shard, align 8
   %16 = load ptr, ptr %shard, align 8
   %17 = getelementptr %153, ptr %16, i32 0, i32 1
@@ -51998,7 +52107,7 @@ then:                                             ; preds = %forbody
   %23 = load ptr, ptr %shard, align 8
   %24 = getelementptr %153, ptr %23, i32 0, i32 0
   %25 = load ptr, ptr %24, align 8
-  %26 = call ptr @"$Problems.next"(ptr %22, i32 6, ptr %25, ptr @"$string.127")
+  %26 = call ptr @"$Problems.next"(ptr %22, i32 6, ptr %25, ptr @"$string.128")
   store ptr %26, ptr %problem, align 8
   %27 = load ptr, ptr %problem, align 8
   %28 = icmp ne ptr %27, null
@@ -52011,7 +52120,7 @@ then3:                                            ; preds = %then
   %32 = getelementptr %149, ptr %31, i32 0, i32 3
   %33 = getelementptr [512 x i8], ptr %32, i32 0, i32 0
   %34 = getelementptr i8, ptr %33, i64 0
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.483")
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 512, ptr @"$string.484")
   %36 = load ptr, ptr %problem, align 8
   %37 = getelementptr %149, ptr %36, i32 0, i32 3
   %38 = getelementptr [512 x i8], ptr %37, i32 0, i32 0
@@ -52094,7 +52203,7 @@ entry:
   %17 = load ptr, ptr %source, align 8
   %18 = getelementptr %9, ptr %17, i32 0, i32 1
   %19 = load ptr, ptr %18, align 8
-  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.484", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %16, ptr @"$string.485", ptr %19)
   %20 = load %4, ptr %12, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
@@ -52102,7 +52211,7 @@ entry:
   %24 = getelementptr %11, ptr %23, i32 0, i32 0
   %25 = getelementptr [64 x i8], ptr %24, i32 0, i32 0
   %26 = getelementptr i8, ptr %25, i64 0
-  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.485", ptr %26)
+  call void @"$JsonWriter.string_field"(ptr %21, ptr @"$string.486", ptr %26)
   %27 = load %4, ptr %11, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %source, align 8
@@ -52110,31 +52219,31 @@ entry:
   %31 = getelementptr %11, ptr %30, i32 0, i32 2
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
-  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.486", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %28, ptr @"$string.487", i64 %33)
   %34 = load %4, ptr %10, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %9, ptr %36, i32 0, i32 10
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.487", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.488", i64 %38)
   %39 = load %4, ptr %9, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
   %42 = getelementptr %9, ptr %41, i32 0, i32 11
   %43 = load i64, ptr %42, align 8
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.488", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.489", i64 %43)
   %44 = load %4, ptr %8, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %source, align 8
   %47 = getelementptr %9, ptr %46, i32 0, i32 12
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.489", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.490", i64 %48)
   %49 = load %4, ptr %7, align 1
   %50 = load ptr, ptr %out, align 8
   %51 = load ptr, ptr %source, align 8
   %52 = getelementptr %9, ptr %51, i32 0, i32 13
   %53 = load i64, ptr %52, align 8
-  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.490", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %50, ptr @"$string.491", i64 %53)
   %54 = load %4, ptr %6, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %source, align 8
@@ -52171,7 +52280,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %10 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.491")
+  call void @"$JsonWriter.key"(ptr %10, ptr @"$string.492")
   %11 = load %4, ptr %9, align 1
   %12 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %12)
@@ -52198,7 +52307,7 @@ forbody:                                          ; preds = %forcond
   %26 = getelementptr %9, ptr %25, i32 0, i32 7
   %27 = getelementptr %22, ptr %26, i32 0, i32 2
   %28 = load i64, ptr %i, align 8
-  %29 = call ptr @"$Vector.at.382"(ptr %27, i64 %28)
+  %29 = call ptr @"$Vector.at.383"(ptr %27, i64 %28)
   store ptr %29, ptr %shard, align 8
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %30)
@@ -52207,21 +52316,21 @@ forbody:                                          ; preds = %forcond
   %33 = load ptr, ptr %shard, align 8
   %34 = getelementptr %153, ptr %33, i32 0, i32 0
   %35 = load ptr, ptr %34, align 8
-  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.492", ptr %35)
+  call void @"$JsonWriter.string_field"(ptr %32, ptr @"$string.493", ptr %35)
   %36 = load %4, ptr %6, align 1
   %37 = load ptr, ptr %out, align 8
   %38 = load ptr, ptr %shard, align 8
   %39 = getelementptr %153, ptr %38, i32 0, i32 1
   %40 = getelementptr %154, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.493", i64 %41)
+  call void @"$JsonWriter.integer_field"(ptr %37, ptr @"$string.494", i64 %41)
   %42 = load %4, ptr %5, align 1
   %43 = load ptr, ptr %out, align 8
   %44 = load ptr, ptr %shard, align 8
   %45 = getelementptr %153, ptr %44, i32 0, i32 2
   %46 = load i32, ptr %45, align 4
   %47 = sext i32 %46 to i64
-  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.494", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %43, ptr @"$string.495", i64 %47)
   %48 = load %4, ptr %4, align 1
   %49 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %49)
@@ -52274,7 +52383,7 @@ entry:
   store ptr %0, ptr %out, align 8
   store ptr %1, ptr %source, align 8
   %7 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.495")
+  call void @"$JsonWriter.key"(ptr %7, ptr @"$string.496")
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %9)
@@ -52301,7 +52410,7 @@ forbody:                                          ; preds = %forcond
   %23 = getelementptr %9, ptr %22, i32 0, i32 7
   %24 = getelementptr %22, ptr %23, i32 0, i32 4
   %25 = load i64, ptr %i, align 8
-  %26 = call ptr @"$Vector.at.442"(ptr %24, i64 %25)
+  %26 = call ptr @"$Vector.at.443"(ptr %24, i64 %25)
   store ptr %26, ptr %view, align 8
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %view, align 8
@@ -52346,7 +52455,7 @@ forbody4:                                         ; preds = %forcond3
   %52 = getelementptr %9, ptr %51, i32 0, i32 5
   %53 = getelementptr %19, ptr %52, i32 0, i32 0
   %54 = load i64, ptr %i2, align 8
-  %55 = call ptr @"$Vector.at.371"(ptr %53, i64 %54)
+  %55 = call ptr @"$Vector.at.372"(ptr %53, i64 %54)
   %56 = load ptr, ptr %source, align 8
   %57 = getelementptr %9, ptr %56, i32 0, i32 3
   %58 = getelementptr %11, ptr %57, i32 0, i32 15
@@ -52398,17 +52507,17 @@ entry:
   %18 = load ptr, ptr %view, align 8
   %19 = getelementptr %166, ptr %18, i32 0, i32 0
   %20 = load ptr, ptr %19, align 8
-  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.496", ptr %20)
+  call void @"$JsonWriter.string_field"(ptr %17, ptr @"$string.497", ptr %20)
   %21 = load %4, ptr %13, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = load ptr, ptr %view, align 8
   %24 = getelementptr %166, ptr %23, i32 0, i32 1
   %25 = load i32, ptr %24, align 4
-  %26 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %25)
-  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.258", ptr %26)
+  %26 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %25)
+  call void @"$JsonWriter.string_field"(ptr %22, ptr @"$string.259", ptr %26)
   %27 = load %4, ptr %12, align 1
   %28 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.424")
+  call void @"$JsonWriter.key"(ptr %28, ptr @"$string.425")
   %29 = load %4, ptr %11, align 1
   %30 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %30)
@@ -52451,24 +52560,24 @@ merge:                                            ; preds = %forcond
   %54 = load ptr, ptr %view, align 8
   %55 = getelementptr %166, ptr %54, i32 0, i32 5
   %56 = load i64, ptr %55, align 8
-  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.493", i64 %56)
+  call void @"$JsonWriter.integer_field"(ptr %53, ptr @"$string.494", i64 %56)
   %57 = load %4, ptr %7, align 1
   %58 = load ptr, ptr %out, align 8
   %59 = load ptr, ptr %file, align 8
-  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.492", ptr %59)
+  call void @"$JsonWriter.string_field"(ptr %58, ptr @"$string.493", ptr %59)
   %60 = load %4, ptr %6, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %view, align 8
   %63 = getelementptr %166, ptr %62, i32 0, i32 6
   %64 = load i64, ptr %63, align 8
-  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.497", i64 %64)
+  call void @"$JsonWriter.integer_field"(ptr %61, ptr @"$string.498", i64 %64)
   %65 = load %4, ptr %5, align 1
   %66 = load ptr, ptr %out, align 8
   %67 = load ptr, ptr %view, align 8
   %68 = getelementptr %166, ptr %67, i32 0, i32 10
   %69 = load i8, ptr %68, align 1
   %70 = icmp ne i8 %69, 0
-  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.498", i1 zeroext %70)
+  call void @"$JsonWriter.boolean_field"(ptr %66, ptr @"$string.499", i1 zeroext %70)
   %71 = load %4, ptr %4, align 1
   %72 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %72)
@@ -52519,14 +52628,14 @@ entry:
 then:                                             ; preds = %entry
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %113, ptr %10, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.196")
+  call void @"$StringBuilder.append_string"(ptr %11, ptr @"$string.197")
   %12 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %entry
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %113, ptr %13, i32 0, i32 0
-  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.197")
+  call void @"$StringBuilder.append_string"(ptr %14, ptr @"$string.198")
   %15 = load %4, ptr %2, align 1
   br label %merge
 
@@ -52559,7 +52668,7 @@ then:                                             ; preds = %entry
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %module, align 8
   %16 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.455", i32 %16, i32 1, i64 1)
+  call void @"$write_expected"(ptr %14, ptr %15, ptr @"$string.456", i32 %16, i32 1, i64 1)
   %17 = load %4, ptr %7, align 1
   br label %merge
 
@@ -52575,7 +52684,7 @@ else:                                             ; preds = %entry
 then1:                                            ; preds = %else
   %24 = load ptr, ptr %out, align 8
   %25 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.456", i32 0, i32 1, i64 1)
+  call void @"$write_expected"(ptr %24, ptr %25, ptr @"$string.457", i32 0, i32 1, i64 1)
   %26 = load %4, ptr %6, align 1
   br label %merge
 
@@ -52589,7 +52698,7 @@ else2:                                            ; preds = %else
   %33 = getelementptr %148, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.455", i32 %31, i32 2, i64 %35)
+  call void @"$write_expected"(ptr %27, ptr %28, ptr @"$string.456", i32 %31, i32 2, i64 %35)
   %36 = load %4, ptr %5, align 1
   br label %merge
 
@@ -52603,7 +52712,7 @@ merge:                                            ; preds = %else2, %then1, %the
 then4:                                            ; preds = %merge
   %41 = load ptr, ptr %out, align 8
   %42 = load ptr, ptr %module, align 8
-  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.462", i32 0, i32 2, i64 1)
+  call void @"$write_expected"(ptr %41, ptr %42, ptr @"$string.463", i32 0, i32 2, i64 1)
   %43 = load %4, ptr %4, align 1
   br label %merge3
 
@@ -52621,7 +52730,7 @@ then7:                                            ; preds = %merge3
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %module, align 8
   %50 = load i32, ptr %plain_dtype, align 4
-  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.463", i32 %50, i32 1, i64 1)
+  call void @"$write_expected"(ptr %48, ptr %49, ptr @"$string.464", i32 %50, i32 1, i64 1)
   %51 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -52656,7 +52765,7 @@ entry:
   %11 = getelementptr %148, ptr %10, i32 0, i32 0
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %suffix, align 8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.104", ptr %12, ptr %13)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %9, i64 160, ptr @"$string.105", ptr %12, ptr %13)
   %15 = getelementptr [160 x i8], ptr %name, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
   %17 = getelementptr %166, ptr %view, i32 0, i32 0
@@ -52687,7 +52796,7 @@ entry:
   %37 = load i64, ptr %columns, align 8
   %38 = mul i64 %36, %37
   %39 = load i32, ptr %dtype, align 4
-  %40 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %39)
+  %40 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %39)
   %41 = mul i64 %38, %40
   %42 = getelementptr %166, ptr %view, i32 0, i32 5
   store i64 %41, ptr %42, align 8
@@ -52697,7 +52806,7 @@ entry:
   %46 = getelementptr %166, ptr %view, i32 0, i32 10
   store i8 %45, ptr %46, align 1
   %47 = load ptr, ptr %out, align 8
-  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.127")
+  call void @"$write_tensor"(ptr %47, ptr %view, ptr @"$string.128")
   %48 = load %4, ptr %6, align 1
   ret void
 }
@@ -52725,10 +52834,10 @@ entry:
   %14 = getelementptr %22, ptr %13, i32 0, i32 6
   %15 = getelementptr %27, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %15, align 8
-  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.499", i64 %16)
+  call void @"$JsonWriter.integer_field"(ptr %11, ptr @"$string.500", i64 %16)
   %17 = load %4, ptr %10, align 1
   %18 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.500")
+  call void @"$JsonWriter.key"(ptr %18, ptr @"$string.501")
   %19 = load %4, ptr %9, align 1
   %20 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %20)
@@ -52757,7 +52866,7 @@ forbody:                                          ; preds = %forcond
   %36 = getelementptr %22, ptr %35, i32 0, i32 6
   %37 = getelementptr %27, ptr %36, i32 0, i32 0
   %38 = load i64, ptr %i, align 8
-  %39 = call ptr @"$Vector.at.501"(ptr %37, i64 %38)
+  %39 = call ptr @"$Vector.at.502"(ptr %37, i64 %38)
   store ptr %39, ptr %problem, align 8
   %40 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %40)
@@ -52767,21 +52876,21 @@ forbody:                                          ; preds = %forcond
   %44 = getelementptr %149, ptr %43, i32 0, i32 1
   %45 = getelementptr [256 x i8], ptr %44, i32 0, i32 0
   %46 = getelementptr i8, ptr %45, i64 0
-  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.492", ptr %46)
+  call void @"$JsonWriter.string_field"(ptr %42, ptr @"$string.493", ptr %46)
   %47 = load %4, ptr %6, align 1
   %48 = load ptr, ptr %out, align 8
   %49 = load ptr, ptr %problem, align 8
   %50 = getelementptr %149, ptr %49, i32 0, i32 2
   %51 = getelementptr [256 x i8], ptr %50, i32 0, i32 0
   %52 = getelementptr i8, ptr %51, i64 0
-  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.502", ptr %52)
+  call void @"$JsonWriter.string_field"(ptr %48, ptr @"$string.503", ptr %52)
   %53 = load %4, ptr %5, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = load ptr, ptr %problem, align 8
   %56 = getelementptr %149, ptr %55, i32 0, i32 3
   %57 = getelementptr [512 x i8], ptr %56, i32 0, i32 0
   %58 = getelementptr i8, ptr %57, i64 0
-  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.503", ptr %58)
+  call void @"$JsonWriter.string_field"(ptr %54, ptr @"$string.504", ptr %58)
   %59 = load %4, ptr %4, align 1
   %60 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %60)
@@ -52797,7 +52906,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal ptr @"$Vector.at.501"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.502"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -52896,7 +53005,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %19, ptr %3, i32 0, i32 0
-  call void @"$Vector.free.504"(ptr %4)
+  call void @"$Vector.free.505"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %19, ptr %6, i32 0, i32 1
@@ -52905,7 +53014,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.504"(ptr %0) {
+define internal void @"$Vector.free.505"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -52917,7 +53026,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.147"(ptr %7)
+  call void @"$Vector.init.148"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -52972,7 +53081,7 @@ forbody:                                          ; preds = %forcond
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %13, ptr %14, i32 0, i32 1
   %16 = load i64, ptr %i, align 8
-  %17 = call ptr @"$Vector.at.337"(ptr %15, i64 %16)
+  %17 = call ptr @"$Vector.at.338"(ptr %15, i64 %16)
   call void @"$Regex.free"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = add i64 %8, 1
@@ -52982,16 +53091,16 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %13, ptr %20, i32 0, i32 1
-  call void @"$Vector.free.505"(ptr %21)
+  call void @"$Vector.free.506"(ptr %21)
   %22 = load %4, ptr %2, align 1
   %23 = load ptr, ptr %self, align 8
   %24 = getelementptr %13, ptr %23, i32 0, i32 0
-  call void @"$Map.free.506"(ptr %24)
+  call void @"$Map.free.507"(ptr %24)
   %25 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.505"(ptr %0) {
+define internal void @"$Vector.free.506"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -53003,12 +53112,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.146"(ptr %7)
+  call void @"$Vector.init.147"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Map.free.506"(ptr %0) {
+define internal void @"$Map.free.507"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -53016,7 +53125,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %14, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.507"(ptr %4)
+  call void @"$Vector.free.508"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %14, ptr %6, i32 0, i32 2
@@ -53025,7 +53134,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.507"(ptr %0) {
+define internal void @"$Vector.free.508"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -53037,7 +53146,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.145"(ptr %7)
+  call void @"$Vector.init.146"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -53146,7 +53255,7 @@ then3:                                            ; preds = %then
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.126")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.127")
   %21 = load ptr, ptr %target1, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -53240,7 +53349,7 @@ then2:                                            ; preds = %then
   %14 = getelementptr %5, ptr %13, i32 0, i32 0
   %15 = getelementptr [1024 x i8], ptr %14, i32 0, i32 0
   %16 = getelementptr i8, ptr %15, i64 0
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.508")
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %16, i64 1024, ptr @"$string.509")
   %18 = load ptr, ptr %target, align 8
   %19 = getelementptr %5, ptr %18, i32 0, i32 0
   %20 = getelementptr [1024 x i8], ptr %19, i32 0, i32 0
@@ -53288,7 +53397,7 @@ then9:                                            ; preds = %then5
   %39 = load ptr, ptr %given, align 8
   %40 = getelementptr %30, ptr %39, i32 0, i32 0
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.509", i32 %41, i32 152)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.510", i32 %41, i32 152)
   %43 = load ptr, ptr %target7, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -53640,7 +53749,7 @@ then2:                                            ; preds = %then
   %26 = load ptr, ptr %c, align 8
   %27 = getelementptr %11, ptr %26, i32 0, i32 2
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.510", i32 %22, ptr %25, i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.511", i32 %22, ptr %25, i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -53751,7 +53860,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load ptr, ptr %directory, align 8
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.511", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.512", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -53811,7 +53920,7 @@ else11:                                           ; preds = %merge1
 merge9:                                           ; preds = %else11, %then10
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr %27, ptr %59, i32 0, i32 0
-  %61 = call ptr @"$Vector.at.501"(ptr %60, i64 0)
+  %61 = call ptr @"$Vector.at.502"(ptr %60, i64 0)
   %62 = getelementptr %149, ptr %61, i32 0, i32 0
   %63 = load i32, ptr %62, align 4
   ret i32 %63
@@ -53836,7 +53945,7 @@ entry:
   %4 = load ptr, ptr %target, align 8
   %5 = load i64, ptr %capacity, align 8
   %6 = load ptr, ptr %directory, align 8
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.512", ptr %6)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %4, i64 %5, ptr @"$string.513", ptr %6)
   %8 = sext i32 %7 to i64
   store i64 %8, ptr %used, align 8
   %9 = load ptr, ptr %self, align 8
@@ -53858,7 +53967,7 @@ then:                                             ; preds = %entry
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %27, ptr %22, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.513", i64 %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 %21, ptr @"$string.514", i64 %24)
   %26 = sext i32 %25 to i64
   %27 = add i64 %15, %26
   store i64 %27, ptr %used, align 8
@@ -53868,7 +53977,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.514", ptr %separator, align 8
+  store ptr @"$string.515", ptr %separator, align 8
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %27, ptr %28, i32 0, i32 0
   %30 = getelementptr %28, ptr %29, i32 0, i32 1
@@ -53896,14 +54005,14 @@ then3:                                            ; preds = %forbody
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %27, ptr %42, i32 0, i32 0
   %44 = load i64, ptr %i, align 8
-  %45 = call ptr @"$Vector.at.501"(ptr %43, i64 %44)
+  %45 = call ptr @"$Vector.at.502"(ptr %43, i64 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = load i64, ptr %capacity, align 8
   %48 = load i64, ptr %used, align 8
   %49 = load ptr, ptr %separator, align 8
   %50 = call i64 @"$Problem.append_to"(ptr %45, ptr %46, i64 %47, i64 %48, ptr %49)
   store i64 %50, ptr %used, align 8
-  store ptr @"$string.516", ptr %separator, align 8
+  store ptr @"$string.517", ptr %separator, align 8
   br label %merge2
 
 else4:                                            ; preds = %forbody
@@ -53949,7 +54058,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  store ptr @"$string.514", ptr %colon, align 8
+  store ptr @"$string.515", ptr %colon, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %149, ptr %11, i32 0, i32 2
   %13 = getelementptr [256 x i8], ptr %12, i32 0, i32 0
@@ -53962,7 +54071,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %19, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.127", ptr %colon, align 8
+  store ptr @"$string.128", ptr %colon, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -53990,7 +54099,7 @@ merge1:                                           ; preds = %else3, %then2
   %38 = getelementptr %149, ptr %37, i32 0, i32 3
   %39 = getelementptr [512 x i8], ptr %38, i32 0, i32 0
   %40 = getelementptr i8, ptr %39, i64 0
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.515", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %26, ptr @"$string.516", ptr %27, ptr %31, ptr %35, ptr %36, ptr %40)
   %42 = sext i32 %41 to i64
   %43 = add i64 %20, %42
   ret i64 %43
@@ -54127,7 +54236,7 @@ entry:
 
 then:                                             ; preds = %entry
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.127", ptr %9)
+  %10 = call i32 @"$Gpus.find"(ptr %found, ptr @"$string.128", ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -54155,7 +54264,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %17 = load ptr, ptr %chosen, align 8
-  %18 = call i32 @strcmp(ptr %17, ptr @"$string.137")
+  %18 = call i32 @strcmp(ptr %17, ptr @"$string.138")
   %19 = icmp eq i32 %18, 0
   %20 = zext i1 %19 to i8
   %21 = trunc i8 %20 to i1
@@ -54163,7 +54272,7 @@ merge:                                            ; preds = %else, %merge1
 
 then5:                                            ; preds = %merge
   %22 = load ptr, ptr %kind, align 8
-  %23 = call ptr @strcpy(ptr %22, ptr @"$string.137")
+  %23 = call ptr @strcpy(ptr %22, ptr @"$string.138")
   ret i32 0
 
 dead7:                                            ; No predecessors!
@@ -54174,7 +54283,7 @@ else6:                                            ; preds = %merge
 
 merge4:                                           ; preds = %else6, %dead7
   %24 = load ptr, ptr %chosen, align 8
-  %25 = call i32 @strcmp(ptr %24, ptr @"$string.136")
+  %25 = call i32 @strcmp(ptr %24, ptr @"$string.137")
   %26 = icmp eq i32 %25, 0
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
@@ -54182,7 +54291,7 @@ merge4:                                           ; preds = %else6, %dead7
 
 then9:                                            ; preds = %merge4
   %29 = load ptr, ptr %kind, align 8
-  %30 = call ptr @strcpy(ptr %29, ptr @"$string.136")
+  %30 = call ptr @strcpy(ptr %29, ptr @"$string.137")
   ret i32 0
 
 dead11:                                           ; No predecessors!
@@ -54206,7 +54315,7 @@ then13:                                           ; preds = %merge8
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
   %40 = load ptr, ptr %wanted, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.517", ptr %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.518", ptr %40)
   %42 = load ptr, ptr %target, align 8
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
@@ -54237,7 +54346,7 @@ entry:
 
 or.rhs:                                           ; preds = %or.lhs.false
   %5 = load ptr, ptr %wanted, align 8
-  %6 = call i32 @strcmp(ptr %5, ptr @"$string.125")
+  %6 = call i32 @strcmp(ptr %5, ptr @"$string.126")
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -54357,7 +54466,7 @@ merge:                                            ; preds = %else, %merge1
   %47 = getelementptr %7, ptr %46, i32 0, i32 2
   %48 = getelementptr [16 x i8], ptr %47, i32 0, i32 0
   %49 = getelementptr i8, ptr %48, i64 0
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.519", ptr %45, ptr %49)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 4096, ptr @"$string.520", ptr %45, ptr %49)
   store i32 %50, ptr %written, align 4
   %51 = load i32, ptr %written, align 4
   %52 = icmp sge i32 %51, 4096
@@ -54379,7 +54488,7 @@ then8:                                            ; preds = %then5
   %61 = getelementptr %5, ptr %60, i32 0, i32 0
   %62 = getelementptr [1024 x i8], ptr %61, i32 0, i32 0
   %63 = getelementptr i8, ptr %62, i64 0
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.520", i32 4064)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.521", i32 4064)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -54414,7 +54523,7 @@ then12:                                           ; preds = %and.lhs.true
   %77 = getelementptr %7, ptr %76, i32 0, i32 2
   %78 = getelementptr [16 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.521", ptr %79)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %75, i64 4096, ptr @"$string.522", ptr %79)
   br label %merge11
 
 else13:                                           ; preds = %and.lhs.true, %merge4
@@ -54483,7 +54592,7 @@ then3:                                            ; preds = %then
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.518")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.519")
   %27 = load ptr, ptr %target1, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -54517,7 +54626,7 @@ merge:                                            ; preds = %else, %dead
 
 then6:                                            ; preds = %merge
   %39 = load ptr, ptr %target, align 8
-  %40 = call ptr @strcpy(ptr %39, ptr @"$string.390")
+  %40 = call ptr @strcpy(ptr %39, ptr @"$string.391")
   ret i32 0
 
 dead8:                                            ; No predecessors!
@@ -54598,7 +54707,7 @@ entry:
   br i1 %10, label %else, label %then
 
 then:                                             ; preds = %entry
-  %11 = call ptr @"$gpus.open_driver"(ptr @"$string.127")
+  %11 = call ptr @"$gpus.open_driver"(ptr @"$string.128")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -54622,8 +54731,8 @@ merge:                                            ; preds = %else, %then
   br i1 %24, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.127", ptr %hint, align 8
-  store ptr @"$string.522", ptr %builds, align 8
+  store ptr @"$string.128", ptr %hint, align 8
+  store ptr @"$string.523", ptr %builds, align 8
   %25 = load ptr, ptr %self, align 8
   %26 = call zeroext i1 @"$Library.shares_memory"(ptr %25)
   %27 = zext i1 %26 to i8
@@ -54631,7 +54740,7 @@ then2:                                            ; preds = %merge
   br i1 %28, label %else6, label %then5
 
 then5:                                            ; preds = %then2
-  store ptr @"$string.523", ptr %builds, align 8
+  store ptr @"$string.524", ptr %builds, align 8
   br label %merge4
 
 else6:                                            ; preds = %then2
@@ -54643,7 +54752,7 @@ merge4:                                           ; preds = %else6, %then5
   br i1 %30, label %and.lhs.true, label %else9
 
 then8:                                            ; preds = %and.lhs.true
-  store ptr @"$string.524", ptr %hint, align 8
+  store ptr @"$string.525", ptr %hint, align 8
   br label %merge7
 
 else9:                                            ; preds = %and.lhs.true, %merge4
@@ -54677,7 +54786,7 @@ then11:                                           ; preds = %merge7
   %48 = getelementptr i8, ptr %47, i64 0
   %49 = call ptr @dlerror()
   %50 = load ptr, ptr %builds, align 8
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.525", ptr %44, ptr %48, ptr %49, ptr %50)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.526", ptr %44, ptr %48, ptr %49, ptr %50)
   %52 = load ptr, ptr %target, align 8
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
@@ -54702,7 +54811,7 @@ merge1:                                           ; preds = %else3, %dead
   %57 = load ptr, ptr %self, align 8
   %58 = getelementptr %7, ptr %57, i32 0, i32 0
   %59 = load ptr, ptr %58, align 8
-  %60 = call ptr @dlsym(ptr %59, ptr @"$string.526")
+  %60 = call ptr @dlsym(ptr %59, ptr @"$string.527")
   store ptr %60, ptr %symbol, align 8
   %61 = load ptr, ptr %symbol, align 8
   %62 = icmp eq ptr %61, null
@@ -54728,7 +54837,7 @@ then18:                                           ; preds = %then14
   %75 = getelementptr %7, ptr %74, i32 0, i32 3
   %76 = getelementptr [4096 x i8], ptr %75, i32 0, i32 0
   %77 = getelementptr i8, ptr %76, i64 0
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.527", ptr %77, ptr @"$string.526")
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.528", ptr %77, ptr @"$string.527")
   %79 = load ptr, ptr %target16, align 8
   %80 = getelementptr %5, ptr %79, i32 0, i32 0
   %81 = getelementptr [1024 x i8], ptr %80, i32 0, i32 0
@@ -54824,7 +54933,7 @@ then31:                                           ; preds = %then26
   %128 = getelementptr %7, ptr %127, i32 0, i32 3
   %129 = getelementptr [4096 x i8], ptr %128, i32 0, i32 0
   %130 = getelementptr i8, ptr %129, i64 0
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.528", ptr %130)
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %126, i64 1024, ptr @"$string.529", ptr %130)
   %132 = load ptr, ptr %target29, align 8
   %133 = getelementptr %5, ptr %132, i32 0, i32 0
   %134 = getelementptr [1024 x i8], ptr %133, i32 0, i32 0
@@ -54860,7 +54969,7 @@ entry:
   %2 = getelementptr %7, ptr %1, i32 0, i32 2
   %3 = getelementptr [16 x i8], ptr %2, i32 0, i32 0
   %4 = getelementptr i8, ptr %3, i64 0
-  %5 = call i32 @strcmp(ptr %4, ptr @"$string.137")
+  %5 = call i32 @strcmp(ptr %4, ptr @"$string.138")
   %6 = icmp eq i32 %5, 0
   %7 = zext i1 %6 to i8
   %8 = icmp ne i8 %7, 0
@@ -55231,7 +55340,7 @@ then10:                                           ; preds = %then7
   %49 = load ptr, ptr %resolved, align 8
   %50 = getelementptr %30, ptr %49, i32 0, i32 24
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.553", i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %48, i64 1024, ptr @"$string.554", i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -55284,7 +55393,7 @@ then19:                                           ; preds = %then14
   %76 = getelementptr %5, ptr %75, i32 0, i32 0
   %77 = getelementptr [1024 x i8], ptr %76, i32 0, i32 0
   %78 = getelementptr i8, ptr %77, i64 0
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.554")
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %78, i64 1024, ptr @"$string.555")
   %80 = load ptr, ptr %target17, align 8
   %81 = getelementptr %5, ptr %80, i32 0, i32 0
   %82 = getelementptr [1024 x i8], ptr %81, i32 0, i32 0
@@ -55337,7 +55446,7 @@ then27:                                           ; preds = %then23
   %106 = load ptr, ptr %model, align 8
   %107 = getelementptr %11, ptr %106, i32 0, i32 10
   %108 = load i32, ptr %107, align 4
-  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.555", i32 %105, i32 %108)
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %102, i64 1024, ptr @"$string.556", i32 %105, i32 %108)
   %110 = load ptr, ptr %target25, align 8
   %111 = getelementptr %5, ptr %110, i32 0, i32 0
   %112 = getelementptr [1024 x i8], ptr %111, i32 0, i32 0
@@ -55814,7 +55923,7 @@ then2:                                            ; preds = %then
   %48 = getelementptr %30, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.529", i64 %50, i64 0, i64 64)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %46, i64 1024, ptr @"$string.530", i64 %50, i64 0, i64 64)
   %52 = load ptr, ptr %target, align 8
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
@@ -55871,7 +55980,7 @@ then10:                                           ; preds = %then5
   %79 = getelementptr %30, ptr %78, i32 0, i32 5
   %80 = load i32, ptr %79, align 4
   %81 = sext i32 %80 to i64
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.530", i64 %81, i64 0, i64 65536)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %77, i64 1024, ptr @"$string.531", i64 %81, i64 0, i64 65536)
   %83 = load ptr, ptr %target8, align 8
   %84 = getelementptr %5, ptr %83, i32 0, i32 0
   %85 = getelementptr [1024 x i8], ptr %84, i32 0, i32 0
@@ -55928,7 +56037,7 @@ then19:                                           ; preds = %then14
   %110 = getelementptr %30, ptr %109, i32 0, i32 6
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.531", i64 %112, i64 0, i64 67108864)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %108, i64 1024, ptr @"$string.532", i64 %112, i64 0, i64 67108864)
   %114 = load ptr, ptr %target17, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -55985,7 +56094,7 @@ then28:                                           ; preds = %then23
   %141 = getelementptr %30, ptr %140, i32 0, i32 7
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %139, i64 1024, ptr @"$string.532", i64 %143, i64 1, i64 65536)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %139, i64 1024, ptr @"$string.533", i64 %143, i64 1, i64 65536)
   %145 = load ptr, ptr %target26, align 8
   %146 = getelementptr %5, ptr %145, i32 0, i32 0
   %147 = getelementptr [1024 x i8], ptr %146, i32 0, i32 0
@@ -56042,7 +56151,7 @@ then37:                                           ; preds = %then32
   %172 = getelementptr %30, ptr %171, i32 0, i32 8
   %173 = load i32, ptr %172, align 4
   %174 = sext i32 %173 to i64
-  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.533", i64 %174, i64 0, i64 1073741824)
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.534", i64 %174, i64 0, i64 1073741824)
   %176 = load ptr, ptr %target35, align 8
   %177 = getelementptr %5, ptr %176, i32 0, i32 0
   %178 = getelementptr [1024 x i8], ptr %177, i32 0, i32 0
@@ -56099,7 +56208,7 @@ then46:                                           ; preds = %then41
   %203 = getelementptr %30, ptr %202, i32 0, i32 9
   %204 = load i32, ptr %203, align 4
   %205 = sext i32 %204 to i64
-  %206 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %201, i64 1024, ptr @"$string.534", i64 %205, i64 0, i64 2)
+  %206 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %201, i64 1024, ptr @"$string.535", i64 %205, i64 0, i64 2)
   %207 = load ptr, ptr %target44, align 8
   %208 = getelementptr %5, ptr %207, i32 0, i32 0
   %209 = getelementptr [1024 x i8], ptr %208, i32 0, i32 0
@@ -56156,7 +56265,7 @@ then55:                                           ; preds = %then50
   %234 = getelementptr %30, ptr %233, i32 0, i32 10
   %235 = load i32, ptr %234, align 4
   %236 = sext i32 %235 to i64
-  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %232, i64 1024, ptr @"$string.535", i64 %236, i64 0, i64 4096)
+  %237 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %232, i64 1024, ptr @"$string.536", i64 %236, i64 0, i64 4096)
   %238 = load ptr, ptr %target53, align 8
   %239 = getelementptr %5, ptr %238, i32 0, i32 0
   %240 = getelementptr [1024 x i8], ptr %239, i32 0, i32 0
@@ -56213,7 +56322,7 @@ then64:                                           ; preds = %then59
   %265 = getelementptr %30, ptr %264, i32 0, i32 11
   %266 = load i32, ptr %265, align 4
   %267 = sext i32 %266 to i64
-  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %263, i64 1024, ptr @"$string.536", i64 %267, i64 0, i64 1048576)
+  %268 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %263, i64 1024, ptr @"$string.537", i64 %267, i64 0, i64 1048576)
   %269 = load ptr, ptr %target62, align 8
   %270 = getelementptr %5, ptr %269, i32 0, i32 0
   %271 = getelementptr [1024 x i8], ptr %270, i32 0, i32 0
@@ -56270,7 +56379,7 @@ then73:                                           ; preds = %then68
   %296 = getelementptr %30, ptr %295, i32 0, i32 12
   %297 = load i32, ptr %296, align 4
   %298 = sext i32 %297 to i64
-  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %294, i64 1024, ptr @"$string.537", i64 %298, i64 0, i64 67108864)
+  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %294, i64 1024, ptr @"$string.538", i64 %298, i64 0, i64 67108864)
   %300 = load ptr, ptr %target71, align 8
   %301 = getelementptr %5, ptr %300, i32 0, i32 0
   %302 = getelementptr [1024 x i8], ptr %301, i32 0, i32 0
@@ -56327,7 +56436,7 @@ then82:                                           ; preds = %then77
   %327 = getelementptr %30, ptr %326, i32 0, i32 13
   %328 = load i32, ptr %327, align 4
   %329 = sext i32 %328 to i64
-  %330 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %325, i64 1024, ptr @"$string.538", i64 %329, i64 1, i64 16777216)
+  %330 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %325, i64 1024, ptr @"$string.539", i64 %329, i64 1, i64 16777216)
   %331 = load ptr, ptr %target80, align 8
   %332 = getelementptr %5, ptr %331, i32 0, i32 0
   %333 = getelementptr [1024 x i8], ptr %332, i32 0, i32 0
@@ -56384,7 +56493,7 @@ then91:                                           ; preds = %then86
   %358 = getelementptr %30, ptr %357, i32 0, i32 14
   %359 = load i32, ptr %358, align 4
   %360 = sext i32 %359 to i64
-  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %356, i64 1024, ptr @"$string.539", i64 %360, i64 0, i64 1)
+  %361 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %356, i64 1024, ptr @"$string.540", i64 %360, i64 0, i64 1)
   %362 = load ptr, ptr %target89, align 8
   %363 = getelementptr %5, ptr %362, i32 0, i32 0
   %364 = getelementptr [1024 x i8], ptr %363, i32 0, i32 0
@@ -56441,7 +56550,7 @@ then100:                                          ; preds = %then95
   %389 = getelementptr %30, ptr %388, i32 0, i32 15
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  %392 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %387, i64 1024, ptr @"$string.540", i64 %391, i64 -1, i64 2)
+  %392 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %387, i64 1024, ptr @"$string.541", i64 %391, i64 -1, i64 2)
   %393 = load ptr, ptr %target98, align 8
   %394 = getelementptr %5, ptr %393, i32 0, i32 0
   %395 = getelementptr [1024 x i8], ptr %394, i32 0, i32 0
@@ -56498,7 +56607,7 @@ then109:                                          ; preds = %then104
   %420 = getelementptr %30, ptr %419, i32 0, i32 16
   %421 = load i32, ptr %420, align 4
   %422 = sext i32 %421 to i64
-  %423 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %418, i64 1024, ptr @"$string.541", i64 %422, i64 0, i64 65536)
+  %423 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %418, i64 1024, ptr @"$string.542", i64 %422, i64 0, i64 65536)
   %424 = load ptr, ptr %target107, align 8
   %425 = getelementptr %5, ptr %424, i32 0, i32 0
   %426 = getelementptr [1024 x i8], ptr %425, i32 0, i32 0
@@ -56555,7 +56664,7 @@ then118:                                          ; preds = %then113
   %451 = getelementptr %30, ptr %450, i32 0, i32 20
   %452 = load i32, ptr %451, align 4
   %453 = sext i32 %452 to i64
-  %454 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %449, i64 1024, ptr @"$string.542", i64 %453, i64 -1, i64 1)
+  %454 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %449, i64 1024, ptr @"$string.543", i64 %453, i64 -1, i64 1)
   %455 = load ptr, ptr %target116, align 8
   %456 = getelementptr %5, ptr %455, i32 0, i32 0
   %457 = getelementptr [1024 x i8], ptr %456, i32 0, i32 0
@@ -56612,7 +56721,7 @@ then127:                                          ; preds = %then122
   %482 = getelementptr %30, ptr %481, i32 0, i32 21
   %483 = load i32, ptr %482, align 4
   %484 = sext i32 %483 to i64
-  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %480, i64 1024, ptr @"$string.543", i64 %484, i64 -1, i64 1)
+  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %480, i64 1024, ptr @"$string.544", i64 %484, i64 -1, i64 1)
   %486 = load ptr, ptr %target125, align 8
   %487 = getelementptr %5, ptr %486, i32 0, i32 0
   %488 = getelementptr [1024 x i8], ptr %487, i32 0, i32 0
@@ -56669,7 +56778,7 @@ then136:                                          ; preds = %then131
   %513 = getelementptr %30, ptr %512, i32 0, i32 22
   %514 = load i32, ptr %513, align 4
   %515 = sext i32 %514 to i64
-  %516 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %511, i64 1024, ptr @"$string.544", i64 %515, i64 0, i64 1)
+  %516 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %511, i64 1024, ptr @"$string.545", i64 %515, i64 0, i64 1)
   %517 = load ptr, ptr %target134, align 8
   %518 = getelementptr %5, ptr %517, i32 0, i32 0
   %519 = getelementptr [1024 x i8], ptr %518, i32 0, i32 0
@@ -56726,7 +56835,7 @@ then145:                                          ; preds = %then140
   %544 = getelementptr %30, ptr %543, i32 0, i32 23
   %545 = load i32, ptr %544, align 4
   %546 = sext i32 %545 to i64
-  %547 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %542, i64 1024, ptr @"$string.545", i64 %546, i64 0, i64 1)
+  %547 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %542, i64 1024, ptr @"$string.546", i64 %546, i64 0, i64 1)
   %548 = load ptr, ptr %target143, align 8
   %549 = getelementptr %5, ptr %548, i32 0, i32 0
   %550 = getelementptr [1024 x i8], ptr %549, i32 0, i32 0
@@ -56783,7 +56892,7 @@ then154:                                          ; preds = %then149
   %575 = getelementptr %30, ptr %574, i32 0, i32 24
   %576 = load i32, ptr %575, align 4
   %577 = sext i32 %576 to i64
-  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %573, i64 1024, ptr @"$string.546", i64 %577, i64 0, i64 65536)
+  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %573, i64 1024, ptr @"$string.547", i64 %577, i64 0, i64 65536)
   %579 = load ptr, ptr %target152, align 8
   %580 = getelementptr %5, ptr %579, i32 0, i32 0
   %581 = getelementptr [1024 x i8], ptr %580, i32 0, i32 0
@@ -56840,7 +56949,7 @@ then163:                                          ; preds = %then158
   %606 = getelementptr %30, ptr %605, i32 0, i32 27
   %607 = load i32, ptr %606, align 4
   %608 = sext i32 %607 to i64
-  %609 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %604, i64 1024, ptr @"$string.547", i64 %608, i64 0, i64 1)
+  %609 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %604, i64 1024, ptr @"$string.548", i64 %608, i64 0, i64 1)
   %610 = load ptr, ptr %target161, align 8
   %611 = getelementptr %5, ptr %610, i32 0, i32 0
   %612 = getelementptr [1024 x i8], ptr %611, i32 0, i32 0
@@ -56897,7 +57006,7 @@ then172:                                          ; preds = %then167
   %637 = getelementptr %30, ptr %636, i32 0, i32 28
   %638 = load i32, ptr %637, align 4
   %639 = sext i32 %638 to i64
-  %640 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %635, i64 1024, ptr @"$string.548", i64 %639, i64 -1, i64 3600000)
+  %640 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %635, i64 1024, ptr @"$string.549", i64 %639, i64 -1, i64 3600000)
   %641 = load ptr, ptr %target170, align 8
   %642 = getelementptr %5, ptr %641, i32 0, i32 0
   %643 = getelementptr [1024 x i8], ptr %642, i32 0, i32 0
@@ -56954,7 +57063,7 @@ then181:                                          ; preds = %then176
   %668 = getelementptr %30, ptr %667, i32 0, i32 29
   %669 = load i32, ptr %668, align 4
   %670 = sext i32 %669 to i64
-  %671 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.549", i64 %670, i64 1, i64 8)
+  %671 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %666, i64 1024, ptr @"$string.550", i64 %670, i64 1, i64 8)
   %672 = load ptr, ptr %target179, align 8
   %673 = getelementptr %5, ptr %672, i32 0, i32 0
   %674 = getelementptr [1024 x i8], ptr %673, i32 0, i32 0
@@ -57011,7 +57120,7 @@ then190:                                          ; preds = %then185
   %699 = load ptr, ptr %given, align 8
   %700 = getelementptr %30, ptr %699, i32 0, i32 17
   %701 = load i64, ptr %700, align 8
-  %702 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %698, i64 1024, ptr @"$string.550", i64 %701, i64 0, i64 1152921504606846976)
+  %702 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %698, i64 1024, ptr @"$string.551", i64 %701, i64 0, i64 1152921504606846976)
   %703 = load ptr, ptr %target188, align 8
   %704 = getelementptr %5, ptr %703, i32 0, i32 0
   %705 = getelementptr [1024 x i8], ptr %704, i32 0, i32 0
@@ -57068,7 +57177,7 @@ then199:                                          ; preds = %then194
   %730 = getelementptr %30, ptr %729, i32 0, i32 25
   %731 = load i32, ptr %730, align 4
   %732 = sext i32 %731 to i64
-  %733 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.551", i64 %732, i64 0, i64 100)
+  %733 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %728, i64 1024, ptr @"$string.552", i64 %732, i64 0, i64 100)
   %734 = load ptr, ptr %target197, align 8
   %735 = getelementptr %5, ptr %734, i32 0, i32 0
   %736 = getelementptr [1024 x i8], ptr %735, i32 0, i32 0
@@ -57125,7 +57234,7 @@ then208:                                          ; preds = %then203
   %761 = load ptr, ptr %given, align 8
   %762 = getelementptr %30, ptr %761, i32 0, i32 26
   %763 = load i64, ptr %762, align 8
-  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %760, i64 1024, ptr @"$string.552", i64 %763, i64 0, i64 1152921504606846976)
+  %764 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %760, i64 1024, ptr @"$string.553", i64 %763, i64 0, i64 1152921504606846976)
   %765 = load ptr, ptr %target206, align 8
   %766 = getelementptr %5, ptr %765, i32 0, i32 0
   %767 = getelementptr [1024 x i8], ptr %766, i32 0, i32 0
@@ -57377,7 +57486,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %7, ptr %33, i32 0, i32 2
   %35 = getelementptr [16 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.557", i32 %32, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.558", i32 %32, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -57436,7 +57545,7 @@ then14:                                           ; preds = %then10
   %68 = getelementptr %7, ptr %67, i32 0, i32 3
   %69 = getelementptr [4096 x i8], ptr %68, i32 0, i32 0
   %70 = getelementptr i8, ptr %69, i64 0
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.558", ptr %70)
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %66, i64 1024, ptr @"$string.559", ptr %70)
   %72 = load ptr, ptr %target12, align 8
   %73 = getelementptr %5, ptr %72, i32 0, i32 0
   %74 = getelementptr [1024 x i8], ptr %73, i32 0, i32 0
@@ -57512,7 +57621,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %world_size, align 4
   %20 = load i32, ptr %ranks_per_device, align 4
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.556", i32 %19, i32 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.557", i32 %19, i32 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -58385,7 +58494,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %8, ptr %29, i32 0, i32 10
   %31 = getelementptr [128 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.559", ptr %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.560", ptr %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -58576,7 +58685,7 @@ then18:                                           ; preds = %then13
   %152 = load ptr, ptr %info, align 8
   %153 = getelementptr %8, ptr %152, i32 0, i32 7
   %154 = load i32, ptr %153, align 4
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %144, i64 1024, ptr @"$string.560", i32 %147, ptr %151, i32 %154)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %144, i64 1024, ptr @"$string.561", i32 %147, ptr %151, i32 %154)
   %156 = load ptr, ptr %target16, align 8
   %157 = getelementptr %5, ptr %156, i32 0, i32 0
   %158 = getelementptr [1024 x i8], ptr %157, i32 0, i32 0
@@ -58976,7 +59085,7 @@ entry:
   %10 = load i32, ptr %9, align 4
   %11 = load i32, ptr %world_size, align 4
   %12 = load ptr, ptr %message, align 8
-  %13 = call i32 @"$check_split"(ptr @"$string.220", i32 %10, i32 %11, ptr %12)
+  %13 = call i32 @"$check_split"(ptr @"$string.221", i32 %10, i32 %11, ptr %12)
   store i32 %13, ptr %code, align 4
   %14 = load i32, ptr %code, align 4
   %15 = icmp ne i32 %14, 0
@@ -59000,7 +59109,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = load i32, ptr %world_size, align 4
   %23 = load ptr, ptr %message, align 8
-  %24 = call i32 @"$check_split"(ptr @"$string.221", i32 %21, i32 %22, ptr %23)
+  %24 = call i32 @"$check_split"(ptr @"$string.222", i32 %21, i32 %22, ptr %23)
   store i32 %24, ptr %code1, align 4
   %25 = load i32, ptr %code1, align 4
   %26 = icmp ne i32 %25, 0
@@ -59031,7 +59140,7 @@ then7:                                            ; preds = %merge2
   %36 = load i32, ptr %35, align 4
   %37 = load i32, ptr %world_size, align 4
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$check_split"(ptr @"$string.224", i32 %36, i32 %37, ptr %38)
+  %39 = call i32 @"$check_split"(ptr @"$string.225", i32 %36, i32 %37, ptr %38)
   store i32 %39, ptr %code9, align 4
   %40 = load i32, ptr %code9, align 4
   %41 = icmp ne i32 %40, 0
@@ -59076,7 +59185,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.562", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.563", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -59107,7 +59216,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.563", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.564", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -59122,7 +59231,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.564", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.565", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -59166,7 +59275,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.561", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.562", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -59303,7 +59412,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.565", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.566", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -59952,7 +60061,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %62, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.566", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.567", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -60995,14 +61104,14 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %self, align 8
   %33 = getelementptr %29, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %34)
+  %35 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %34)
   %36 = getelementptr %65, ptr %cache, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = getelementptr %65, ptr %cache, i32 0, i32 4
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %65, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.567", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.568", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -61214,7 +61323,7 @@ then13:                                           ; preds = %merge4
   %63 = sext i32 %62 to i64
   %64 = call i64 @"$pages_of"(i64 %59, i64 %63)
   %65 = load ptr, ptr %message, align 8
-  %66 = call i32 @"$anon (./terra/plan/sizes.t:37).571"(ptr %52, i64 %58, i64 %64, ptr %65)
+  %66 = call i32 @"$anon (./terra/plan/sizes.t:37).572"(ptr %52, i64 %58, i64 %64, ptr %65)
   ret i32 %66
 
 dead15:                                           ; No predecessors!
@@ -61845,7 +61954,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.568", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.569", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -61980,7 +62089,7 @@ entry:
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %29, ptr %18, i32 0, i32 4
   %20 = load i32, ptr %19, align 4
-  %21 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %20)
+  %21 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %20)
   %22 = load ptr, ptr %c, align 8
   %23 = getelementptr %11, ptr %22, i32 0, i32 1
   %24 = load i32, ptr %23, align 4
@@ -62204,7 +62313,7 @@ entry:
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
   %14 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %11, ptr %13, ptr %14)
+  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %11, ptr %13, ptr %14)
   %15 = load %4, ptr %5, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %63, ptr %16, i32 0, i32 1
@@ -62219,7 +62328,7 @@ entry:
   %25 = load ptr, ptr %base, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %27)
+  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = getelementptr i8, ptr %25, i64 %29
   call void @"$anon (./terra/scheduling/batch.t:115)"(ptr %24, ptr %outputs, ptr %30)
@@ -63146,7 +63255,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %outputs, ptr align 4 %2, i64 28, i1 false)
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 16
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %5)
   %7 = call i64 @"$aligned"(i64 %6)
   %8 = load i64, ptr %num_outputs, align 8
   %9 = call i64 @"$output_bytes"(ptr %outputs)
@@ -63183,7 +63292,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -63505,7 +63614,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -64003,7 +64112,7 @@ entry:
   %7 = load ptr, ptr %full, align 8
   %8 = getelementptr %48, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %6, ptr %narrow, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %6, ptr %narrow, ptr %9)
   %10 = load %4, ptr %3, align 1
   %11 = load ptr, ptr %full, align 8
   %12 = getelementptr %48, ptr %11, i32 0, i32 23
@@ -64584,7 +64693,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:37).571"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:37).572"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -64781,7 +64890,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.572", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.573", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -64949,7 +65058,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.574")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.575")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -65026,7 +65135,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 12
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.573", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.574", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -65120,7 +65229,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.579", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.580", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -65156,7 +65265,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.575")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.576")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -65176,7 +65285,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.576", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.577", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -65194,7 +65303,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.577", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.578", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -65205,7 +65314,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.578", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.579", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -65433,7 +65542,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.580", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.581", ptr %14)
   ret void
 }
 
@@ -65475,7 +65584,7 @@ entry:
   %27 = load %4, ptr %19, align 1
   %28 = load ptr, ptr %out, align 8
   %29 = load ptr, ptr %kind, align 8
-  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.135", ptr %29)
+  call void @"$JsonWriter.string_field"(ptr %28, ptr @"$string.136", ptr %29)
   %30 = load %4, ptr %18, align 1
   %31 = load ptr, ptr %out, align 8
   %32 = load ptr, ptr %made, align 8
@@ -65483,15 +65592,15 @@ entry:
   %34 = getelementptr %30, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.584", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.585", i64 %36)
   %37 = load %4, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr %29, ptr %39, i32 0, i32 3
   %41 = getelementptr %30, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
-  %43 = call ptr @"$anon (./terra/base/codes.t:4).586"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.585", ptr %43)
+  %43 = call ptr @"$anon (./terra/base/codes.t:4).587"(i32 %42)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.586", ptr %43)
   %44 = load %4, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -65503,14 +65612,14 @@ entry:
   %51 = getelementptr %30, ptr %50, i32 0, i32 11
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.599", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.600", i64 %53)
   %54 = load %4, ptr %14, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %made, align 8
   %57 = getelementptr %29, ptr %56, i32 0, i32 9
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.600", i64 %59)
+  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.601", i64 %59)
   %60 = load %4, ptr %13, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %made, align 8
@@ -65520,28 +65629,28 @@ entry:
   %65 = load ptr, ptr %made, align 8
   %66 = getelementptr %29, ptr %65, i32 0, i32 11
   %67 = load i64, ptr %66, align 8
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.609", i64 %67)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.610", i64 %67)
   %68 = load %4, ptr %11, align 1
   %69 = load ptr, ptr %out, align 8
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %29, ptr %70, i32 0, i32 22
   %72 = load i8, ptr %71, align 1
   %73 = icmp ne i8 %72, 0
-  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.610", i1 zeroext %73)
+  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.611", i1 zeroext %73)
   %74 = load %4, ptr %10, align 1
   %75 = load ptr, ptr %out, align 8
   %76 = load ptr, ptr %made, align 8
   %77 = getelementptr %29, ptr %76, i32 0, i32 23
   %78 = getelementptr [512 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.611", ptr %79)
+  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.612", ptr %79)
   %80 = load %4, ptr %9, align 1
   %81 = load ptr, ptr %out, align 8
   %82 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %81, ptr %82)
   %83 = load %4, ptr %8, align 1
   %84 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.635")
+  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.636")
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %86)
@@ -65599,7 +65708,7 @@ entry:
   %10 = load ptr, ptr %source, align 8
   %11 = getelementptr %9, ptr %10, i32 0, i32 1
   %12 = load ptr, ptr %11, align 8
-  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.484", ptr %12)
+  call void @"$JsonWriter.string_field"(ptr %9, ptr @"$string.485", ptr %12)
   %13 = load %4, ptr %8, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %source, align 8
@@ -65607,13 +65716,13 @@ entry:
   %17 = getelementptr %11, ptr %16, i32 0, i32 0
   %18 = getelementptr [64 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.485", ptr %19)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.486", ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %out, align 8
   %22 = load ptr, ptr %source, align 8
   %23 = getelementptr %9, ptr %22, i32 0, i32 10
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.487", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %21, ptr @"$string.488", i64 %24)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = load ptr, ptr %source, align 8
@@ -65623,13 +65732,13 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.581", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.582", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
   %37 = getelementptr %9, ptr %36, i32 0, i32 12
   %38 = load i64, ptr %37, align 8
-  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.489", i64 %38)
+  call void @"$JsonWriter.integer_field"(ptr %35, ptr @"$string.490", i64 %38)
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %out, align 8
   %41 = load ptr, ptr %source, align 8
@@ -65639,19 +65748,19 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.582", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.583", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.583", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.584", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).586"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).587"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65662,7 +65771,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.587"
+  ret ptr @"$string.588"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65678,7 +65787,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.588"
+  ret ptr @"$string.589"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65687,7 +65796,7 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead4
-  ret ptr @"$string.251"
+  ret ptr @"$string.252"
 
 dead5:                                            ; No predecessors!
   ret ptr undef
@@ -65710,18 +65819,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.589", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.590", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
-  %17 = call ptr @"$anon (./terra/base/codes.t:4).591"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.590", ptr %17)
+  %17 = call ptr @"$anon (./terra/base/codes.t:4).592"(i32 %16)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.591", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.596", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.597", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -65729,18 +65838,18 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.597", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.598", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
-  %33 = call ptr @"$anon (./terra/base/codes.t:4).591"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.598", ptr %33)
+  %33 = call ptr @"$anon (./terra/base/codes.t:4).592"(i32 %32)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.599", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).591"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).592"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65751,7 +65860,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.592"
+  ret ptr @"$string.593"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65767,7 +65876,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.593"
+  ret ptr @"$string.594"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65783,7 +65892,7 @@ merge1:                                           ; preds = %else3, %dead4
   br i1 %12, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  ret ptr @"$string.251"
+  ret ptr @"$string.252"
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -65799,7 +65908,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.594"
+  ret ptr @"$string.595"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -65815,7 +65924,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.595"
+  ret ptr @"$string.596"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -65824,7 +65933,7 @@ else15:                                           ; preds = %merge9
   br label %merge13
 
 merge13:                                          ; preds = %else15, %dead16
-  ret ptr @"$string.205"
+  ret ptr @"$string.206"
 
 dead17:                                           ; No predecessors!
   ret ptr undef
@@ -65979,7 +66088,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.601", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.602", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -65987,12 +66096,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.603", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.604", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.604", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.605", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -66000,20 +66109,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.605", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.606", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 15
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.606", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.607", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 14
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.594", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.595", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -66026,13 +66135,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.607", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.608", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.608", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.609", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -66048,7 +66157,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.259"
+  ret ptr @"$string.260"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -66061,7 +66170,7 @@ else:                                             ; preds = %entry
   br i1 %8, label %then1, label %else2
 
 then1:                                            ; preds = %else
-  ret ptr @"$string.260"
+  ret ptr @"$string.261"
 
 dead3:                                            ; No predecessors!
   br label %merge
@@ -66074,7 +66183,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.602"
+  ret ptr @"$string.603"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -66084,7 +66193,7 @@ else5:                                            ; preds = %else2
 
 merge:                                            ; preds = %else5, %dead6, %dead3, %dead
   %13 = load i32, ptr %dtype, align 4
-  %14 = call ptr @"$anon (./terra/base/codes.t:4).438"(i32 %13)
+  %14 = call ptr @"$anon (./terra/base/codes.t:4).439"(i32 %13)
   ret ptr %14
 
 dead7:                                            ; No predecessors!
@@ -66119,7 +66228,7 @@ entry:
   %19 = sext i32 %18 to i64
   %20 = mul i64 %15, %19
   %21 = load i32, ptr %dtype, align 4
-  %22 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %21)
+  %22 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %21)
   %23 = mul i64 %20, %22
   ret i64 %23
 
@@ -66207,7 +66316,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%178) %28, ptr %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 160, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.612")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.613")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -66221,7 +66330,7 @@ entry:
   %40 = getelementptr %178, ptr %shape, i32 0, i32 2
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.613", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.614", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66232,7 +66341,7 @@ entry:
   %50 = getelementptr %178, ptr %shape, i32 0, i32 2
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.614", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.615", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66243,7 +66352,7 @@ entry:
   %60 = getelementptr %178, ptr %shape, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.615", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.616", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66267,13 +66376,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.616", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.617", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %178, ptr %shape, i32 0, i32 1
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.617", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.618", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66291,7 +66400,7 @@ entry:
   %105 = getelementptr %178, ptr %shape, i32 0, i32 2
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.618", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.619", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66305,7 +66414,7 @@ entry:
   %118 = getelementptr %178, ptr %shape, i32 0, i32 2
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.619", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.620", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66319,7 +66428,7 @@ entry:
   %131 = getelementptr %178, ptr %shape, i32 0, i32 2
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.620", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.621", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66331,7 +66440,7 @@ entry:
   %142 = getelementptr %178, ptr %shape, i32 0, i32 2
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.621", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.622", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66342,7 +66451,7 @@ entry:
   %152 = getelementptr %178, ptr %shape, i32 0, i32 2
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.622", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.623", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66350,13 +66459,13 @@ entry:
   %159 = getelementptr %178, ptr %shape, i32 0, i32 7
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.623", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.624", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %178, ptr %shape, i32 0, i32 1
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.624", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.625", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66367,7 +66476,7 @@ entry:
   %174 = getelementptr %178, ptr %shape, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.625", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.626", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66376,7 +66485,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.626", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.627", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66385,7 +66494,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.627", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.628", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %178, ptr %shape, i32 0, i32 10
@@ -66402,7 +66511,7 @@ entry:
   %206 = mul i64 %205, 4
   %207 = trunc i8 %200 to i1
   %208 = select i1 %207, i64 %206, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.628", i64 %208)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.629", i64 %208)
   %209 = load %4, ptr %10, align 1
   %210 = load ptr, ptr %out, align 8
   %211 = getelementptr %178, ptr %shape, i32 0, i32 9
@@ -66414,13 +66523,13 @@ entry:
   %217 = load i64, ptr %216, align 8
   %218 = mul i64 %215, %217
   %219 = mul i64 %218, 4
-  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.83", i64 %219)
+  call void @"$JsonWriter.integer_field"(ptr %210, ptr @"$string.84", i64 %219)
   %220 = load %4, ptr %9, align 1
   %221 = load ptr, ptr %out, align 8
   %222 = getelementptr %178, ptr %shape, i32 0, i32 13
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %223, 4
-  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.629", i64 %224)
+  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.630", i64 %224)
   %225 = load %4, ptr %8, align 1
   %226 = load ptr, ptr %out, align 8
   %227 = getelementptr %178, ptr %shape, i32 0, i32 0
@@ -66438,7 +66547,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %230 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.630", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.631", i64 %241)
   %242 = load %4, ptr %7, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -66448,7 +66557,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.631", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.632", i64 %250)
   %251 = load %4, ptr %6, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -66458,12 +66567,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.632", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.633", i64 %259)
   %260 = load %4, ptr %5, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %178, ptr %shape, i32 0, i32 15
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.633", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.634", i64 %263)
   %264 = load %4, ptr %4, align 1
   %265 = load ptr, ptr %out, align 8
   %266 = getelementptr %178, ptr %shape, i32 0, i32 12
@@ -66472,7 +66581,7 @@ entry:
   %269 = load i64, ptr %268, align 8
   %270 = mul i64 %267, %269
   %271 = mul i64 %270, 4
-  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.634", i64 %271)
+  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.635", i64 %271)
   %272 = load %4, ptr %3, align 1
   %273 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %273)
@@ -66510,42 +66619,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.636", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.637", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %180, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.637", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.638", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %180, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.638", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.639", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %180, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.639", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.640", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %180, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.640", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.641", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %180, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.641", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.642", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %180, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.642", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.643", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %180, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.643", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.644", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -66904,7 +67013,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.102")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.103")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -66987,7 +67096,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.102")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.103")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -67107,7 +67216,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.644")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.645")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -67448,7 +67557,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.645", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.646", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -67633,7 +67742,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.646", ptr @"$string.647")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.647", ptr @"$string.648")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -67680,7 +67789,7 @@ then10:                                           ; preds = %then6
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.102")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.103")
   %41 = load ptr, ptr %target8, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -67759,7 +67868,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.648")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.649")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -67833,9 +67942,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %80, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.649", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.650", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.650")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.651")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -67867,17 +67976,17 @@ forbody:                                          ; preds = %forcond
   %39 = load ptr, ptr %total, align 8
   %40 = getelementptr %81, ptr %39, i32 0, i32 0
   %41 = load ptr, ptr %40, align 8
-  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.496", ptr %41)
+  call void @"$JsonWriter.string_field"(ptr %out, ptr @"$string.497", ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %81, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.651", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.652", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %81, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.652", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.653", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -67932,7 +68041,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.646", ptr @"$string.653")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.647", ptr @"$string.654")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -67977,7 +68086,7 @@ then9:                                            ; preds = %then5
   %36 = getelementptr %5, ptr %35, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.102")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.103")
   %40 = load ptr, ptr %target7, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -68108,7 +68217,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.654", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.655", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -68188,7 +68297,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.102")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.103")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -68334,7 +68443,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.661", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.662", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -68531,7 +68640,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.655", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.656", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -68584,7 +68693,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.656", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.657", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -68636,7 +68745,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.657", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.658", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -68762,7 +68871,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.658", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.659", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -68857,7 +68966,7 @@ whilebody:                                        ; preds = %and.lhs.true
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %39, ptr %12, i32 0, i32 4
-  %14 = call ptr @"$Vector.last.86"(ptr %13)
+  %14 = call ptr @"$Vector.last.87"(ptr %13)
   %15 = load ptr, ptr %14, align 8
   call void @"$Scheduler.preempt"(ptr %11, ptr %15)
   %16 = load %4, ptr %2, align 1
@@ -68912,7 +69021,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.659")
+  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.660")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -68930,7 +69039,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.660")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.661")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -68946,7 +69055,7 @@ merge1:                                           ; preds = %else3, %then2
   store i32 %28, ptr %num_saved, align 4
   %29 = load ptr, ptr %item, align 8
   %30 = getelementptr %71, ptr %29, i32 0, i32 15
-  call void @"$Vector.clear.184"(ptr %30)
+  call void @"$Vector.clear.185"(ptr %30)
   %31 = load %4, ptr %6, align 1
   %32 = load i32, ptr %num_saved, align 4
   store i32 0, ptr %i, align 4
@@ -69512,7 +69621,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.662", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.663", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -69741,7 +69850,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.663", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.664", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -69780,7 +69889,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.664", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.665", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -69819,7 +69928,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.665", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.666", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -70115,7 +70224,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %24, ptr @"$string.666", i32 -1)
+  call void @"$Rank.enter"(ptr %24, ptr @"$string.667", i32 -1)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = load ptr, ptr %self, align 8
@@ -70173,7 +70282,7 @@ merge:                                            ; preds = %else, %merge1
   %59 = getelementptr %184, ptr %args, i32 0, i32 4
   store ptr %58, ptr %59, align 8
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.629", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.630", i32 -1)
   %61 = load %4, ptr %4, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -70223,15 +70332,15 @@ entry:
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %39, ptr %4, i32 0, i32 8
-  call void @"$Vector.clear.100"(ptr %5)
+  call void @"$Vector.clear.101"(ptr %5)
   %6 = load %4, ptr %3, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %39, ptr %7, i32 0, i32 9
-  call void @"$Vector.clear.100"(ptr %8)
+  call void @"$Vector.clear.101"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %39, ptr %10, i32 0, i32 10
-  call void @"$Vector.clear.100"(ptr %11)
+  call void @"$Vector.clear.101"(ptr %11)
   %12 = load %4, ptr %1, align 1
   ret void
 }
@@ -70256,7 +70365,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.88", i32 10, ptr @"$string.667")
+  call void @"$check.fail"(ptr @"$string.89", i32 10, ptr @"$string.668")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -70284,7 +70393,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.88", i32 11, ptr @"$string.668")
+  call void @"$check.fail"(ptr @"$string.89", i32 11, ptr @"$string.669")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -70503,7 +70612,7 @@ entry:
   %8 = getelementptr %185, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.669", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.670", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -71144,7 +71253,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.102")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.103")
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -71232,7 +71341,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.670", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.671", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -71410,7 +71519,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %mask, align 8
   %24 = getelementptr %187, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.124", i64 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.125", i64 %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -71512,7 +71621,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.671", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.672", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -71564,7 +71673,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.672", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.673", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -71616,7 +71725,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.673", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.674", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -71754,7 +71863,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr %5, ptr %16, i32 0, i32 0
   %18 = getelementptr [1024 x i8], ptr %17, i32 0, i32 0
   %19 = getelementptr i8, ptr %18, i64 0
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.102")
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.103")
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -72069,7 +72178,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %112, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.709", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.710", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -72130,7 +72239,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.710", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.711", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -72199,7 +72308,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.674")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.675")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -72247,7 +72356,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %112, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.675", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.676", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -72338,7 +72447,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %112, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.695", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.696", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -72370,7 +72479,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %188, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.696", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.697", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -72493,7 +72602,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %112, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.679", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.680", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -72555,7 +72664,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %112, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.680", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.681", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -72602,7 +72711,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %112, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.681", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.682", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -72649,7 +72758,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %112, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.682", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.683", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -72708,7 +72817,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %188, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.683", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.684", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -72793,7 +72902,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.676", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.677", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -72842,7 +72951,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %188, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.677", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.678", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -72870,7 +72979,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %188, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.678", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.679", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -72951,7 +73060,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %188, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.684", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.685", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -73034,7 +73143,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %72, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.685", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.686", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -73060,7 +73169,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %72, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.688", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.689", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -73083,7 +73192,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %72, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.689", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.690", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -73127,7 +73236,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %72, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.690", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.691", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -73184,7 +73293,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %72, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.691", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.692", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -73232,7 +73341,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %72, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.692", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.693", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -73280,7 +73389,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %72, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.693", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.694", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -73336,7 +73445,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %72, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.694", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.695", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -73476,7 +73585,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.686", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.687", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -73516,7 +73625,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.687", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.688", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -73596,7 +73705,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %112, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.697", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.698", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -73662,7 +73771,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %112, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.698", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.699", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -73713,7 +73822,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.699", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.700", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -73790,7 +73899,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.700", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.701", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -73833,7 +73942,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %188, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.701", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.702", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -73907,7 +74016,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %112, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.702", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.703", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -73939,7 +74048,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %188, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.703", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.704", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -73992,7 +74101,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %112, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.704", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.705", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -74065,7 +74174,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.705", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.706", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -74142,7 +74251,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.706", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.707", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -74637,7 +74746,7 @@ merge:                                            ; preds = %else, %dead
   %21 = load i32, ptr %20, align 4
   %22 = add i32 %21, 1
   %23 = sext i32 %22 to i64
-  %24 = call zeroext i1 @"$Vector.resize.186"(ptr %18, i64 %23)
+  %24 = call zeroext i1 @"$Vector.resize.187"(ptr %18, i64 %23)
   %25 = zext i1 %24 to i8
   %26 = trunc i8 %25 to i1
   br i1 %26, label %or.lhs.false, label %then2
@@ -74650,7 +74759,7 @@ or.lhs.false:                                     ; preds = %merge
   %28 = getelementptr %71, ptr %27, i32 0, i32 20
   %29 = load i32, ptr %num_tokens, align 4
   %30 = sext i32 %29 to i64
-  %31 = call zeroext i1 @"$Vector.resize.186"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.resize.187"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else3, label %then2
@@ -74753,7 +74862,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.707"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.708"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -74798,7 +74907,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.707"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.708"(ptr %0, i64 %1) {
 entry:
   %value = alloca %190, align 8
   %self = alloca ptr, align 8
@@ -74810,7 +74919,7 @@ entry:
   %5 = getelementptr %73, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.708"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.709"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -74846,7 +74955,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.708"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.709"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -74998,7 +75107,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.707"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.708"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -75058,7 +75167,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.707"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.708"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -75418,7 +75527,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.711", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.712", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -75520,7 +75629,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.712", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -75605,7 +75714,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.721", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -76012,7 +76121,7 @@ merge:                                            ; preds = %forcond
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %37, ptr %48, i32 0, i32 17
-  call void @"$Vector.clear.100"(ptr %49)
+  call void @"$Vector.clear.101"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
   call void @"$Loop.take_masks"(ptr %51)
@@ -76067,7 +76176,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 234, ptr @"$string.713")
+  call void @"$check.fail"(ptr @"$string.30", i32 234, ptr @"$string.714")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -77285,7 +77394,7 @@ then:                                             ; preds = %whilebody
 else:                                             ; preds = %whilebody
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 4
-  %33 = call ptr @"$Vector.last.86"(ptr %32)
+  %33 = call ptr @"$Vector.last.87"(ptr %32)
   %34 = load ptr, ptr %33, align 8
   store ptr %34, ptr %youngest, align 8
   %35 = load ptr, ptr %self, align 8
@@ -77327,7 +77436,7 @@ entry:
   %2 = alloca %192, align 8
   %"<structcast>" = alloca %192, align 8
   %limit_ns = alloca i64, align 8
-  %share = alloca i64, align 8
+  %budget_ns = alloca i64, align 8
   %decode_ns = alloca i64, align 8
   %item = alloca ptr, align 8
   %i = alloca i64, align 8
@@ -77419,59 +77528,56 @@ merge1:                                           ; preds = %forcond
   %45 = load i64, ptr %context, align 8
   %46 = call i64 @"$StepCosts.of_step"(ptr %42, i64 %44, i64 %45, i64 0)
   %47 = load ptr, ptr %prices, align 8
-  %48 = getelementptr %56, ptr %47, i32 0, i32 0
-  %49 = load i64, ptr %48, align 8
-  %50 = sdiv i64 %49, 4
+  %48 = call i64 @"$StepCosts.corrected_budget_ns"(ptr %47)
   store i64 %46, ptr %decode_ns, align 8
-  store i64 %50, ptr %share, align 8
-  %51 = load ptr, ptr %prices, align 8
-  %52 = getelementptr %56, ptr %51, i32 0, i32 0
-  %53 = load i64, ptr %52, align 8
-  %54 = load i64, ptr %decode_ns, align 8
-  %55 = load i64, ptr %share, align 8
-  %56 = add i64 %54, %55
-  %57 = call i64 @"$greater.714"(i64 %53, i64 %56)
-  store i64 %57, ptr %limit_ns, align 8
-  %58 = load i32, ptr %rows, align 4
-  %59 = load i64, ptr %context, align 8
-  %60 = load i64, ptr %limit_ns, align 8
-  %61 = getelementptr %192, ptr %2, i32 0, i32 0
-  store i32 %58, ptr %61, align 4
-  %62 = getelementptr %192, ptr %2, i32 0, i32 1
-  store i64 %59, ptr %62, align 8
-  %63 = getelementptr %192, ptr %2, i32 0, i32 2
-  store i64 %60, ptr %63, align 8
-  %64 = getelementptr %192, ptr %2, i32 0, i32 3
-  store i32 0, ptr %64, align 4
-  %65 = getelementptr %192, ptr %2, i32 0, i32 4
-  store i32 0, ptr %65, align 4
-  %66 = load %192, ptr %2, align 8
-  store %192 %66, ptr %"<structcast>", align 8
-  %67 = getelementptr %45, ptr %1, i32 0, i32 0
-  %68 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
-  %69 = load i32, ptr %68, align 4
-  store i32 %69, ptr %67, align 4
-  %70 = getelementptr %45, ptr %1, i32 0, i32 1
-  %71 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
+  store i64 %48, ptr %budget_ns, align 8
+  %49 = load i64, ptr %budget_ns, align 8
+  %50 = load i64, ptr %decode_ns, align 8
+  %51 = load i64, ptr %budget_ns, align 8
+  %52 = sdiv i64 %51, 4
+  %53 = add i64 %50, %52
+  %54 = call i64 @"$greater.715"(i64 %49, i64 %53)
+  store i64 %54, ptr %limit_ns, align 8
+  %55 = load i32, ptr %rows, align 4
+  %56 = load i64, ptr %context, align 8
+  %57 = load i64, ptr %limit_ns, align 8
+  %58 = getelementptr %192, ptr %2, i32 0, i32 0
+  store i32 %55, ptr %58, align 4
+  %59 = getelementptr %192, ptr %2, i32 0, i32 1
+  store i64 %56, ptr %59, align 8
+  %60 = getelementptr %192, ptr %2, i32 0, i32 2
+  store i64 %57, ptr %60, align 8
+  %61 = getelementptr %192, ptr %2, i32 0, i32 3
+  store i32 0, ptr %61, align 4
+  %62 = getelementptr %192, ptr %2, i32 0, i32 4
+  store i32 0, ptr %62, align 4
+  %63 = load %192, ptr %2, align 8
+  store %192 %63, ptr %"<structcast>", align 8
+  %64 = getelementptr %45, ptr %1, i32 0, i32 0
+  %65 = getelementptr %192, ptr %"<structcast>", i32 0, i32 0
+  %66 = load i32, ptr %65, align 4
+  store i32 %66, ptr %64, align 4
+  %67 = getelementptr %45, ptr %1, i32 0, i32 1
+  %68 = getelementptr %192, ptr %"<structcast>", i32 0, i32 1
+  %69 = load i64, ptr %68, align 8
+  store i64 %69, ptr %67, align 8
+  %70 = getelementptr %45, ptr %1, i32 0, i32 2
+  %71 = getelementptr %192, ptr %"<structcast>", i32 0, i32 2
   %72 = load i64, ptr %71, align 8
   store i64 %72, ptr %70, align 8
-  %73 = getelementptr %45, ptr %1, i32 0, i32 2
-  %74 = getelementptr %192, ptr %"<structcast>", i32 0, i32 2
-  %75 = load i64, ptr %74, align 8
-  store i64 %75, ptr %73, align 8
-  %76 = getelementptr %45, ptr %1, i32 0, i32 3
-  %77 = getelementptr %192, ptr %"<structcast>", i32 0, i32 3
-  %78 = load i32, ptr %77, align 4
-  %79 = sext i32 %78 to i64
-  store i64 %79, ptr %76, align 8
-  %80 = getelementptr %45, ptr %1, i32 0, i32 4
-  %81 = getelementptr %192, ptr %"<structcast>", i32 0, i32 4
-  %82 = load i32, ptr %81, align 4
-  %83 = sext i32 %82 to i64
-  store i64 %83, ptr %80, align 8
-  %84 = load ptr, ptr %self, align 8
-  %85 = getelementptr %39, ptr %84, i32 0, i32 15
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %85, ptr align 8 %1, i64 40, i1 false)
+  %73 = getelementptr %45, ptr %1, i32 0, i32 3
+  %74 = getelementptr %192, ptr %"<structcast>", i32 0, i32 3
+  %75 = load i32, ptr %74, align 4
+  %76 = sext i32 %75 to i64
+  store i64 %76, ptr %73, align 8
+  %77 = getelementptr %45, ptr %1, i32 0, i32 4
+  %78 = getelementptr %192, ptr %"<structcast>", i32 0, i32 4
+  %79 = load i32, ptr %78, align 4
+  %80 = sext i32 %79 to i64
+  store i64 %80, ptr %77, align 8
+  %81 = load ptr, ptr %self, align 8
+  %82 = getelementptr %39, ptr %81, i32 0, i32 15
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %82, ptr align 8 %1, i64 40, i1 false)
   ret void
 }
 
@@ -77575,11 +77681,11 @@ entry:
   store i64 %2, ptr %decode_context, align 8
   store i64 %3, ptr %prefill_context, align 8
   %4 = load ptr, ptr %self, align 8
-  %5 = getelementptr %56, ptr %4, i32 0, i32 1
+  %5 = getelementptr %56, ptr %4, i32 0, i32 2
   %6 = load i64, ptr %num_rows, align 8
   %7 = call i64 @"$CostTable.at"(ptr %5, i64 %6)
   %8 = load ptr, ptr %self, align 8
-  %9 = getelementptr %56, ptr %8, i32 0, i32 2
+  %9 = getelementptr %56, ptr %8, i32 0, i32 3
   %10 = load double, ptr %9, align 8
   %11 = load i64, ptr %decode_context, align 8
   %12 = sitofp i64 %11 to double
@@ -77809,7 +77915,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %context, align 8
   %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %56, ptr %2, i32 0, i32 3
+  %3 = getelementptr %56, ptr %2, i32 0, i32 4
   %4 = load double, ptr %3, align 8
   %5 = load i64, ptr %context, align 8
   %6 = sitofp i64 %5 to double
@@ -77821,7 +77927,26 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$greater.714"(i64 %0, i64 %1) {
+define internal i64 @"$StepCosts.corrected_budget_ns"(ptr %0) {
+entry:
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  %1 = load ptr, ptr %self, align 8
+  %2 = getelementptr %56, ptr %1, i32 0, i32 0
+  %3 = load i64, ptr %2, align 8
+  %4 = sitofp i64 %3 to double
+  %5 = load ptr, ptr %self, align 8
+  %6 = getelementptr %56, ptr %5, i32 0, i32 1
+  %7 = load double, ptr %6, align 8
+  %8 = fdiv double %4, %7
+  %9 = fptosi double %8 to i64
+  ret i64 %9
+
+dead:                                             ; No predecessors!
+  ret i64 undef
+}
+
+define internal i64 @"$greater.715"(i64 %0, i64 %1) {
 entry:
   %b = alloca i64, align 8
   %a = alloca i64, align 8
@@ -77919,7 +78044,7 @@ merge2:                                           ; preds = %else, %dead
   %42 = load i32, ptr %most, align 4
   %43 = load i32, ptr %planned, align 4
   %44 = sub i32 %42, %43
-  %45 = call i32 @"$smaller.716"(i32 %41, i32 %44)
+  %45 = call i32 @"$smaller.717"(i32 %41, i32 %44)
   %46 = add i32 %38, %45
   store i32 %46, ptr %planned, align 4
   br label %condition
@@ -77966,14 +78091,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %most, align 4
   %19 = call i32 @"$Scheduler.piece_of"(ptr %17, i32 0, i32 %18)
   %20 = add i32 %16, %19
-  %21 = call i32 @"$smaller.715"(i32 %12, i32 %20)
+  %21 = call i32 @"$smaller.716"(i32 %12, i32 %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.715"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.716"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -78093,7 +78218,7 @@ then6:                                            ; preds = %and.lhs.true
   %47 = getelementptr %39, ptr %46, i32 0, i32 0
   %48 = getelementptr %40, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 @"$smaller.715"(i32 %45, i32 %49)
+  %50 = call i32 @"$smaller.716"(i32 %45, i32 %49)
   ret i32 %50
 
 and.lhs.true:                                     ; preds = %merge1
@@ -78258,7 +78383,7 @@ merge:                                            ; preds = %forcond
   %25 = load i64, ptr %planned, align 8
   %26 = trunc i64 %25 to i32
   %27 = load i32, ptr %most, align 4
-  %28 = call i32 @"$smaller.716"(i32 %26, i32 %27)
+  %28 = call i32 @"$smaller.717"(i32 %26, i32 %27)
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -78324,7 +78449,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.715"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.716"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -78341,7 +78466,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.716"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.717"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -78868,7 +78993,7 @@ forbody:                                          ; preds = %forcond
 merge:                                            ; preds = %forcond
   %23 = load ptr, ptr %item, align 8
   %24 = getelementptr %71, ptr %23, i32 0, i32 13
-  call void @"$Vector.clear.184"(ptr %24)
+  call void @"$Vector.clear.185"(ptr %24)
   %25 = load %4, ptr %5, align 1
   %26 = load i32, ptr %num_found, align 4
   store i32 0, ptr %i1, align 4
@@ -79164,7 +79289,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.717", i32 193, ptr @"$string.718")
+  call void @"$check.fail"(ptr @"$string.718", i32 193, ptr @"$string.719")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -79500,7 +79625,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.719")
+  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.720")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -79804,7 +79929,7 @@ then:                                             ; preds = %and.lhs.true
   %32 = getelementptr %39, ptr %31, i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   %34 = call i32 @"$StepPlan.room"(ptr %33)
-  %35 = call i32 @"$smaller.716"(i32 %30, i32 %34)
+  %35 = call i32 @"$smaller.717"(i32 %30, i32 %34)
   %36 = call i32 @"$Scheduler.piece_of"(ptr %24, i32 %27, i32 %35)
   store i32 %36, ptr %num_tokens, align 4
   %37 = load i32, ptr %num_tokens, align 4
@@ -80459,7 +80584,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.36", i32 143, ptr @"$string.720")
+  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.721")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -81217,23 +81342,23 @@ entry:
   %1 = load ptr, ptr %slot, align 8
   %2 = getelementptr %107, ptr %1, i32 0, i32 0
   store ptr null, ptr %2, align 8
-  %3 = load i64, ptr @"<global>.143", align 8
+  %3 = load i64, ptr @"<global>.144", align 8
   %4 = sub i64 %3, 1
-  store i64 %4, ptr @"<global>.143", align 8
+  store i64 %4, ptr @"<global>.144", align 8
   ret void
 }
 
 define internal void @"$release_memory"() {
 entry:
   %0 = alloca %4, align 8
-  %1 = load i64, ptr @"<global>.143", align 8
+  %1 = load i64, ptr @"<global>.144", align 8
   %2 = icmp eq i64 %1, 0
   %3 = zext i1 %2 to i8
   %4 = trunc i8 %3 to i1
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.722"(ptr @"<global>.101")
+  call void @"$Vector.free.723"(ptr @"<global>.102")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -81244,7 +81369,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.722"(ptr %0) {
+define internal void @"$Vector.free.723"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81256,12 +81381,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.723"(ptr %7)
+  call void @"$Vector.init.724"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.723"(ptr %0) {
+define internal void @"$Vector.init.724"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81514,7 +81639,7 @@ entry:
   store ptr %0, ptr %owner, align 8
   call void @"$spinlock.lock"(ptr @"<global>")
   %5 = load %4, ptr %4, align 1
-  %6 = load i64, ptr getelementptr (%0, ptr @"<global>.101", i32 0, i32 1), align 8
+  %6 = load i64, ptr getelementptr (%0, ptr @"<global>.102", i32 0, i32 1), align 8
   store i64 0, ptr %i, align 8
   br label %forcond
 
@@ -81529,7 +81654,7 @@ forcond:                                          ; preds = %merge1, %entry
 
 forbody:                                          ; preds = %forcond
   %13 = load i64, ptr %i, align 8
-  %14 = call ptr @"$Vector.at"(ptr @"<global>.101", i64 %13)
+  %14 = call ptr @"$Vector.at"(ptr @"<global>.102", i64 %13)
   store ptr %14, ptr %slot, align 8
   %15 = load ptr, ptr %slot, align 8
   %16 = getelementptr %107, ptr %15, i32 0, i32 0
@@ -81778,15 +81903,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.724"(ptr %41)
+  call void @"$Vector.free.725"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.724"(ptr %44)
+  call void @"$Vector.free.725"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.724"(ptr %47)
+  call void @"$Vector.free.725"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -81888,7 +82013,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.724"(ptr %0) {
+define internal void @"$Vector.free.725"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81900,12 +82025,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.725"(ptr %7)
+  call void @"$Vector.init.726"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.725"(ptr %0) {
+define internal void @"$Vector.init.726"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81955,19 +82080,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.726"(ptr %26)
+  call void @"$Vector.free.727"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.724"(ptr %29)
+  call void @"$Vector.free.725"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.724"(ptr %32)
+  call void @"$Vector.free.725"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.724"(ptr %35)
+  call void @"$Vector.free.725"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -81975,11 +82100,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.728"(ptr %41)
+  call void @"$Vector.free.729"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.728"(ptr %44)
+  call void @"$Vector.free.729"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -82034,12 +82159,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.724"(ptr %28)
+  call void @"$Vector.free.725"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.726"(ptr %0) {
+define internal void @"$Vector.free.727"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82051,12 +82176,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.727"(ptr %7)
+  call void @"$Vector.init.728"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.727"(ptr %0) {
+define internal void @"$Vector.init.728"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -82072,7 +82197,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.728"(ptr %0) {
+define internal void @"$Vector.free.729"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82084,12 +82209,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.729"(ptr %7)
+  call void @"$Vector.init.730"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.729"(ptr %0) {
+define internal void @"$Vector.init.730"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83509,7 +83634,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.773", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.774", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -83558,7 +83683,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.730")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.731")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -83582,7 +83707,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %25 = load ptr, ptr %result, align 8
   store ptr null, ptr %25, align 8
-  %26 = call ptr @calloc(i64 1, i64 11256)
+  %26 = call ptr @calloc(i64 1, i64 11280)
   store ptr %26, ptr %engine, align 8
   %27 = load ptr, ptr %engine, align 8
   %28 = icmp eq ptr %27, null
@@ -83604,7 +83729,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.731")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.732")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -83724,7 +83849,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.772")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.773")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -84060,7 +84185,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.732", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.733", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -84182,7 +84307,7 @@ then5:                                            ; preds = %then2
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load ptr, ptr %path, align 8
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.450", ptr %26, ptr @"$string.156", ptr @"$string.157")
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.451", ptr %26, ptr @"$string.157", ptr @"$string.158")
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -84312,7 +84437,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 23
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.733", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.734", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -84463,7 +84588,7 @@ then5:                                            ; preds = %then
   %90 = getelementptr [1024 x i8], ptr %89, i32 0, i32 0
   %91 = getelementptr i8, ptr %90, i64 0
   %92 = load i32, ptr %world_size, align 4
-  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.734", i32 %92)
+  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.735", i32 %92)
   %94 = load ptr, ptr %target, align 8
   %95 = getelementptr %5, ptr %94, i32 0, i32 0
   %96 = getelementptr [1024 x i8], ptr %95, i32 0, i32 0
@@ -84657,7 +84782,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.735", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.736", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -84722,7 +84847,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.736", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.737", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -85302,7 +85427,7 @@ forcond:                                          ; preds = %merge13, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %16, ptr @"$string.737", i32 -1)
+  call void @"$Rank.enter"(ptr %16, ptr @"$string.738", i32 -1)
   %17 = load %4, ptr %9, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load ptr, ptr %self, align 8
@@ -85344,7 +85469,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %43 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %43, ptr @"$string.737", i32 -1)
+  call void @"$Rank.enter"(ptr %43, ptr @"$string.738", i32 -1)
   %44 = load %4, ptr %7, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %self, align 8
@@ -85386,7 +85511,7 @@ else5:                                            ; preds = %merge1
 
 merge3:                                           ; preds = %else5, %dead6
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.737", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.738", i32 -1)
   %71 = load %4, ptr %5, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85428,7 +85553,7 @@ else10:                                           ; preds = %merge3
 
 merge8:                                           ; preds = %else10, %dead11
   %97 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %97, ptr @"$string.737", i32 -1)
+  call void @"$Rank.enter"(ptr %97, ptr @"$string.738", i32 -1)
   %98 = load %4, ptr %3, align 1
   %99 = load ptr, ptr %self, align 8
   %100 = load ptr, ptr %self, align 8
@@ -85544,7 +85669,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %31, align 8
   %33 = call i64 @"$RankBuffers.bind"(ptr %29, ptr %shape, ptr %32)
   %34 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %34, ptr @"$string.739", i32 -1)
+  call void @"$Rank.enter"(ptr %34, ptr @"$string.740", i32 -1)
   %35 = load %4, ptr %10, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load ptr, ptr %self, align 8
@@ -85598,7 +85723,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.740", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.741", i32 -1)
   %71 = load %4, ptr %8, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85653,7 +85778,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %101 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %101, ptr @"$string.741", i32 -1)
+  call void @"$Rank.enter"(ptr %101, ptr @"$string.742", i32 -1)
   %102 = load %4, ptr %6, align 1
   %103 = load ptr, ptr %self, align 8
   %104 = load ptr, ptr %self, align 8
@@ -85757,7 +85882,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.739", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -85867,7 +85992,7 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 16
   %10 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %7, ptr %9, ptr %10)
+  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %7, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %64, ptr %12, i32 0, i32 1
@@ -85880,7 +86005,7 @@ entry:
   %19 = load ptr, ptr %base, align 8
   %20 = load ptr, ptr %shape, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
-  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %21)
+  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %19, i64 %23
   %25 = load ptr, ptr %self, align 8
@@ -85939,7 +86064,7 @@ entry:
   %31 = getelementptr %199, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.742", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.743", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -86235,7 +86360,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %65, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.754", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.755", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -86420,7 +86545,7 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %69 = load i32, ptr %code, align 4
-  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.279")
+  %70 = call i32 @"$RandomPlacer.failed"(ptr %placer, i32 %69, ptr @"$string.280")
   store i32 %70, ptr %code, align 4
   br label %merge4
 
@@ -86511,7 +86636,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.744", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.745", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -86575,18 +86700,18 @@ entry:
   %4 = load ptr, ptr %c, align 8
   %5 = getelementptr %11, ptr %4, i32 0, i32 6
   %6 = load i32, ptr %5, align 4
-  %7 = call i32 @"$greater.743"(i32 %3, i32 %6)
+  %7 = call i32 @"$greater.744"(i32 %3, i32 %6)
   %8 = load ptr, ptr %c, align 8
   %9 = getelementptr %11, ptr %8, i32 0, i32 18
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$greater.743"(i32 %7, i32 %10)
+  %11 = call i32 @"$greater.744"(i32 %7, i32 %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$greater.743"(i32 %0, i32 %1) {
+define internal i32 @"$greater.744"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -86801,7 +86926,7 @@ entry:
 then:                                             ; preds = %entry
   %33 = load ptr, ptr %self, align 8
   %34 = load i32, ptr %code, align 4
-  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.279")
+  %35 = call i32 @"$RandomPlacer.failed"(ptr %33, i32 %34, ptr @"$string.280")
   ret i32 %35
 
 dead:                                             ; No predecessors!
@@ -86885,7 +87010,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.745", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.746", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -86941,7 +87066,7 @@ then:                                             ; preds = %entry
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %200, ptr %25, i32 0, i32 3
   %27 = load i64, ptr %26, align 8
-  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.279")
+  call void %18(ptr %21, i64 %24, i64 %27, ptr @"$string.280")
   %28 = load %4, ptr %2, align 1
   br label %merge
 
@@ -86996,7 +87121,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.746")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.747")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -87607,14 +87732,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.747"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.748"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.747"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.748"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -87647,7 +87772,7 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %then
-  store ptr @"$string.341", ptr %head_name, align 8
+  store ptr @"$string.342", ptr %head_name, align 8
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %206, ptr %11, i32 0, i32 0
   %13 = load ptr, ptr %12, align 8
@@ -87659,7 +87784,7 @@ merge:                                            ; preds = %else, %then
   br i1 %18, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.336", ptr %head_name, align 8
+  store ptr @"$string.337", ptr %head_name, align 8
   br label %merge1
 
 else3:                                            ; preds = %merge
@@ -87673,7 +87798,7 @@ merge1:                                           ; preds = %else3, %then2
   %23 = getelementptr %61, ptr %22, i32 0, i32 1
   %24 = getelementptr %62, ptr %23, i32 0, i32 2
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.336", ptr %21, i32 0, i32 %25, i32 0)
+  %26 = call i32 @"$Placer.row_slice"(ptr %19, ptr @"$string.337", ptr %21, i32 0, i32 %25, i32 0)
   store i32 %26, ptr %code, align 4
   %27 = load i32, ptr %code, align 4
   %28 = icmp ne i32 %27, 0
@@ -87696,7 +87821,7 @@ merge4:                                           ; preds = %else6, %dead
   %33 = load ptr, ptr %model, align 8
   %34 = getelementptr %61, ptr %33, i32 0, i32 2
   %35 = load ptr, ptr %34, align 8
-  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.340", ptr @"$string.455", ptr %35)
+  %36 = call i32 @"$Placer.vector"(ptr %32, ptr @"$string.341", ptr @"$string.456", ptr %35)
   store i32 %36, ptr %code7, align 4
   %37 = load i32, ptr %code7, align 4
   %38 = icmp ne i32 %37, 0
@@ -87774,7 +87899,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %88, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.750"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.751"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -87911,7 +88036,7 @@ entry:
   store ptr %2, ptr %part, align 8
   %4 = load ptr, ptr %self, align 8
   %5 = load ptr, ptr %format, align 8
-  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.455", ptr %view)
+  %6 = call i32 @"$Placer.find"(ptr %4, ptr %5, ptr @"$string.456", ptr %view)
   store i32 %6, ptr %code, align 4
   %7 = load i32, ptr %code, align 4
   %8 = icmp ne i32 %7, 0
@@ -88038,7 +88163,7 @@ merge7:                                           ; preds = %else9, %dead10
   %85 = load ptr, ptr %view, align 8
   %86 = getelementptr %166, ptr %85, i32 0, i32 1
   %87 = load i32, ptr %86, align 4
-  %88 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %87)
+  %88 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %87)
   %89 = mul i64 %84, %88
   call void @"$Progress.add"(ptr %73, i64 %89)
   %90 = load %4, ptr %3, align 1
@@ -88107,7 +88232,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.748", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.749", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -88207,7 +88332,7 @@ entry:
   %6 = load ptr, ptr %view, align 8
   %7 = getelementptr %166, ptr %6, i32 0, i32 1
   %8 = load i32, ptr %7, align 4
-  %9 = call i64 @"$anon (./terra/base/codes.t:4).372"(i32 %8)
+  %9 = call i64 @"$anon (./terra/base/codes.t:4).373"(i32 %8)
   %10 = mul i64 %5, %9
   %11 = getelementptr i8, ptr %4, i64 %10
   ret ptr %11
@@ -88254,7 +88379,7 @@ entry:
 then:                                             ; preds = %entry
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %format, align 8
-  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.462", ptr %view)
+  %22 = call i32 @"$Placer.find"(ptr %20, ptr %21, ptr @"$string.463", ptr %view)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -88306,7 +88431,7 @@ merge:                                            ; preds = %else, %merge1
 then5:                                            ; preds = %merge
   %48 = load ptr, ptr %self, align 8
   %49 = load ptr, ptr %format, align 8
-  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.463", ptr %view)
+  %50 = call i32 @"$Placer.find"(ptr %48, ptr %49, ptr @"$string.464", ptr %view)
   store i32 %50, ptr %code7, align 4
   %51 = load i32, ptr %code7, align 4
   %52 = icmp ne i32 %51, 0
@@ -88410,7 +88535,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.749", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.750", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -88531,7 +88656,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.750"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.751"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88541,7 +88666,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.751"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.752"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -88640,14 +88765,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %174, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.751"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.752"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -88696,7 +88821,7 @@ entry:
   %27 = load ptr, ptr %weights, align 8
   %28 = getelementptr %88, ptr %27, i32 0, i32 2
   %29 = load ptr, ptr %28, align 8
-  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.343", ptr @"$string.455", ptr %29)
+  %30 = call i32 @"$Placer.vector"(ptr %26, ptr @"$string.344", ptr @"$string.456", ptr %29)
   store i32 %30, ptr %code, align 4
   %31 = load i32, ptr %code, align 4
   %32 = icmp ne i32 %31, 0
@@ -88719,7 +88844,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load ptr, ptr %weights, align 8
   %38 = getelementptr %88, ptr %37, i32 0, i32 3
   %39 = load ptr, ptr %38, align 8
-  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.350", ptr @"$string.455", ptr %39)
+  %40 = call i32 @"$Placer.vector"(ptr %36, ptr @"$string.351", ptr @"$string.456", ptr %39)
   store i32 %40, ptr %code1, align 4
   %41 = load i32, ptr %code1, align 4
   %42 = icmp ne i32 %41, 0
@@ -88753,7 +88878,7 @@ then7:                                            ; preds = %merge2
   %55 = load ptr, ptr %weights, align 8
   %56 = getelementptr %88, ptr %55, i32 0, i32 4
   %57 = load ptr, ptr %56, align 8
-  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.348", ptr @"$string.455", ptr %57)
+  %58 = call i32 @"$Placer.vector"(ptr %54, ptr @"$string.349", ptr @"$string.456", ptr %57)
   store i32 %58, ptr %code9, align 4
   %59 = load i32, ptr %code9, align 4
   %60 = icmp ne i32 %59, 0
@@ -88776,7 +88901,7 @@ merge10:                                          ; preds = %else12, %dead13
   %65 = load ptr, ptr %weights, align 8
   %66 = getelementptr %88, ptr %65, i32 0, i32 5
   %67 = load ptr, ptr %66, align 8
-  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.349", ptr @"$string.455", ptr %67)
+  %68 = call i32 @"$Placer.vector"(ptr %64, ptr @"$string.350", ptr @"$string.456", ptr %67)
   store i32 %68, ptr %code14, align 4
   %69 = load i32, ptr %code14, align 4
   %70 = icmp ne i32 %69, 0
@@ -88806,7 +88931,7 @@ merge6:                                           ; preds = %else8, %merge15
   %76 = getelementptr %88, ptr %75, i32 0, i32 6
   %77 = load i32, ptr %query_rows, align 4
   %78 = load i32, ptr %rank, align 4
-  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.344", ptr %76, i32 0, i32 %77, i32 %78)
+  %79 = call i32 @"$Placer.row_slice"(ptr %74, ptr @"$string.345", ptr %76, i32 0, i32 %77, i32 %78)
   store i32 %79, ptr %code19, align 4
   %80 = load i32, ptr %code19, align 4
   %81 = icmp ne i32 %80, 0
@@ -88831,7 +88956,7 @@ merge20:                                          ; preds = %else22, %dead23
   %88 = load i32, ptr %query_rows, align 4
   %89 = load i32, ptr %key_rows, align 4
   %90 = load i32, ptr %rank, align 4
-  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.345", ptr %87, i32 %88, i32 %89, i32 %90)
+  %91 = call i32 @"$Placer.row_slice"(ptr %85, ptr @"$string.346", ptr %87, i32 %88, i32 %89, i32 %90)
   store i32 %91, ptr %code24, align 4
   %92 = load i32, ptr %code24, align 4
   %93 = icmp ne i32 %92, 0
@@ -88858,7 +88983,7 @@ merge25:                                          ; preds = %else27, %dead28
   %102 = add i32 %100, %101
   %103 = load i32, ptr %key_rows, align 4
   %104 = load i32, ptr %rank, align 4
-  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.346", ptr %99, i32 %102, i32 %103, i32 %104)
+  %105 = call i32 @"$Placer.row_slice"(ptr %97, ptr @"$string.347", ptr %99, i32 %102, i32 %103, i32 %104)
   store i32 %105, ptr %code29, align 4
   %106 = load i32, ptr %code29, align 4
   %107 = icmp ne i32 %106, 0
@@ -88881,7 +89006,7 @@ merge30:                                          ; preds = %else32, %dead33
   %112 = load ptr, ptr %weights, align 8
   %113 = getelementptr %88, ptr %112, i32 0, i32 7
   %114 = load i32, ptr %rank, align 4
-  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.347", ptr %113, i32 %114)
+  %115 = call i32 @"$Placer.column_slice"(ptr %111, ptr @"$string.348", ptr %113, i32 %114)
   ret i32 %115
 
 dead34:                                           ; No predecessors!
@@ -88978,7 +89103,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.352", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.353", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -89002,7 +89127,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.353", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.354", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -89024,7 +89149,7 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.354", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.355", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -89077,7 +89202,7 @@ merge:                                            ; preds = %else, %then
   %21 = getelementptr %88, ptr %20, i32 0, i32 10
   %22 = getelementptr %62, ptr %21, i32 0, i32 2
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.356", ptr %19, i32 0, i32 %23, i32 0)
+  %24 = call i32 @"$Placer.row_slice"(ptr %17, ptr @"$string.357", ptr %19, i32 0, i32 %23, i32 0)
   store i32 %24, ptr %code, align 4
   %25 = load i32, ptr %code, align 4
   %26 = icmp ne i32 %25, 0
@@ -89100,7 +89225,7 @@ merge1:                                           ; preds = %else3, %dead
   %31 = load ptr, ptr %weights, align 8
   %32 = getelementptr %88, ptr %31, i32 0, i32 11
   %33 = load ptr, ptr %32, align 8
-  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.356", ptr @"$string.456", ptr %33)
+  %34 = call i32 @"$Placer.vector"(ptr %30, ptr @"$string.357", ptr @"$string.457", ptr %33)
   store i32 %34, ptr %code4, align 4
   %35 = load i32, ptr %code4, align 4
   %36 = icmp ne i32 %35, 0
@@ -89173,7 +89298,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -89250,81 +89375,6 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).752"(ptr %0, ptr %1, ptr %2, i32 %3) {
-entry:
-  %code1 = alloca i32, align 4
-  %code = alloca i32, align 4
-  %width = alloca i32, align 4
-  %part_rank = alloca i32, align 4
-  %down = alloca ptr, align 8
-  %gate_up = alloca ptr, align 8
-  %self = alloca ptr, align 8
-  store ptr %0, ptr %self, align 8
-  store ptr %1, ptr %gate_up, align 8
-  store ptr %2, ptr %down, align 8
-  store i32 %3, ptr %part_rank, align 4
-  %4 = load ptr, ptr %gate_up, align 8
-  %5 = getelementptr %62, ptr %4, i32 0, i32 2
-  %6 = load i32, ptr %5, align 4
-  %7 = sdiv i32 %6, 2
-  store i32 %7, ptr %width, align 4
-  %8 = load ptr, ptr %self, align 8
-  %9 = load ptr, ptr %gate_up, align 8
-  %10 = load i32, ptr %width, align 4
-  %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.358", ptr %9, i32 0, i32 %10, i32 %11)
-  store i32 %12, ptr %code, align 4
-  %13 = load i32, ptr %code, align 4
-  %14 = icmp ne i32 %13, 0
-  %15 = zext i1 %14 to i8
-  %16 = trunc i8 %15 to i1
-  br i1 %16, label %then, label %else
-
-then:                                             ; preds = %entry
-  %17 = load i32, ptr %code, align 4
-  ret i32 %17
-
-dead:                                             ; No predecessors!
-  br label %merge
-
-else:                                             ; preds = %entry
-  br label %merge
-
-merge:                                            ; preds = %else, %dead
-  %18 = load ptr, ptr %self, align 8
-  %19 = load ptr, ptr %gate_up, align 8
-  %20 = load i32, ptr %width, align 4
-  %21 = load i32, ptr %width, align 4
-  %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.359", ptr %19, i32 %20, i32 %21, i32 %22)
-  store i32 %23, ptr %code1, align 4
-  %24 = load i32, ptr %code1, align 4
-  %25 = icmp ne i32 %24, 0
-  %26 = zext i1 %25 to i8
-  %27 = trunc i8 %26 to i1
-  br i1 %27, label %then3, label %else4
-
-then3:                                            ; preds = %merge
-  %28 = load i32, ptr %code1, align 4
-  ret i32 %28
-
-dead5:                                            ; No predecessors!
-  br label %merge2
-
-else4:                                            ; preds = %merge
-  br label %merge2
-
-merge2:                                           ; preds = %else4, %dead5
-  %29 = load ptr, ptr %self, align 8
-  %30 = load ptr, ptr %down, align 8
-  %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.360", ptr %30, i32 %31)
-  ret i32 %32
-
-dead6:                                            ; No predecessors!
-  ret i32 undef
-}
-
 define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
@@ -89347,7 +89397,7 @@ entry:
   %9 = load ptr, ptr %gate_up, align 8
   %10 = load i32, ptr %width, align 4
   %11 = load i32, ptr %part_rank, align 4
-  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.362", ptr %9, i32 0, i32 %10, i32 %11)
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.359", ptr %9, i32 0, i32 %10, i32 %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -89371,7 +89421,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %width, align 4
   %21 = load i32, ptr %width, align 4
   %22 = load i32, ptr %part_rank, align 4
-  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.363", ptr %19, i32 %20, i32 %21, i32 %22)
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.360", ptr %19, i32 %20, i32 %21, i32 %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -89393,7 +89443,82 @@ merge2:                                           ; preds = %else4, %dead5
   %29 = load ptr, ptr %self, align 8
   %30 = load ptr, ptr %down, align 8
   %31 = load i32, ptr %part_rank, align 4
-  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.364", ptr %30, i32 %31)
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.361", ptr %30, i32 %31)
+  ret i32 %32
+
+dead6:                                            ; No predecessors!
+  ret i32 undef
+}
+
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %0, ptr %1, ptr %2, i32 %3) {
+entry:
+  %code1 = alloca i32, align 4
+  %code = alloca i32, align 4
+  %width = alloca i32, align 4
+  %part_rank = alloca i32, align 4
+  %down = alloca ptr, align 8
+  %gate_up = alloca ptr, align 8
+  %self = alloca ptr, align 8
+  store ptr %0, ptr %self, align 8
+  store ptr %1, ptr %gate_up, align 8
+  store ptr %2, ptr %down, align 8
+  store i32 %3, ptr %part_rank, align 4
+  %4 = load ptr, ptr %gate_up, align 8
+  %5 = getelementptr %62, ptr %4, i32 0, i32 2
+  %6 = load i32, ptr %5, align 4
+  %7 = sdiv i32 %6, 2
+  store i32 %7, ptr %width, align 4
+  %8 = load ptr, ptr %self, align 8
+  %9 = load ptr, ptr %gate_up, align 8
+  %10 = load i32, ptr %width, align 4
+  %11 = load i32, ptr %part_rank, align 4
+  %12 = call i32 @"$Placer.row_slice"(ptr %8, ptr @"$string.363", ptr %9, i32 0, i32 %10, i32 %11)
+  store i32 %12, ptr %code, align 4
+  %13 = load i32, ptr %code, align 4
+  %14 = icmp ne i32 %13, 0
+  %15 = zext i1 %14 to i8
+  %16 = trunc i8 %15 to i1
+  br i1 %16, label %then, label %else
+
+then:                                             ; preds = %entry
+  %17 = load i32, ptr %code, align 4
+  ret i32 %17
+
+dead:                                             ; No predecessors!
+  br label %merge
+
+else:                                             ; preds = %entry
+  br label %merge
+
+merge:                                            ; preds = %else, %dead
+  %18 = load ptr, ptr %self, align 8
+  %19 = load ptr, ptr %gate_up, align 8
+  %20 = load i32, ptr %width, align 4
+  %21 = load i32, ptr %width, align 4
+  %22 = load i32, ptr %part_rank, align 4
+  %23 = call i32 @"$Placer.row_slice"(ptr %18, ptr @"$string.364", ptr %19, i32 %20, i32 %21, i32 %22)
+  store i32 %23, ptr %code1, align 4
+  %24 = load i32, ptr %code1, align 4
+  %25 = icmp ne i32 %24, 0
+  %26 = zext i1 %25 to i8
+  %27 = trunc i8 %26 to i1
+  br i1 %27, label %then3, label %else4
+
+then3:                                            ; preds = %merge
+  %28 = load i32, ptr %code1, align 4
+  ret i32 %28
+
+dead5:                                            ; No predecessors!
+  br label %merge2
+
+else4:                                            ; preds = %merge
+  br label %merge2
+
+merge2:                                           ; preds = %else4, %dead5
+  %29 = load ptr, ptr %self, align 8
+  %30 = load ptr, ptr %down, align 8
+  %31 = load i32, ptr %part_rank, align 4
+  %32 = call i32 @"$Placer.column_slice"(ptr %29, ptr @"$string.365", ptr %30, i32 %31)
   ret i32 %32
 
 dead6:                                            ; No predecessors!
@@ -89473,7 +89598,7 @@ merge1:                                           ; preds = %else, %dead
   %41 = getelementptr %206, ptr %40, i32 0, i32 1
   %42 = load ptr, ptr %41, align 8
   %43 = load i32, ptr %layer, align 4
-  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).469"(ptr %42, i32 %43)
+  %44 = call ptr @"$anon (./terra/checkpoint/head_scales.t:9).470"(ptr %42, i32 %43)
   %45 = load ptr, ptr %model, align 8
   %46 = getelementptr %61, ptr %45, i32 0, i32 12
   %47 = load ptr, ptr %46, align 8
@@ -89650,7 +89775,7 @@ forbody:                                          ; preds = %forcond
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %22, ptr %13, i32 0, i32 2
   %15 = load i64, ptr %i, align 8
-  %16 = call ptr @"$Vector.at.382"(ptr %14, i64 %15)
+  %16 = call ptr @"$Vector.at.383"(ptr %14, i64 %15)
   store ptr %16, ptr %shard, align 8
   %17 = load ptr, ptr %shard, align 8
   %18 = getelementptr %153, ptr %17, i32 0, i32 1
@@ -89679,7 +89804,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %153, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.755", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.756", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -90003,7 +90128,7 @@ entry:
   %32 = getelementptr %212, ptr %31, i32 0, i32 3
   store i32 %30, ptr %32, align 4
   %33 = load ptr, ptr %shape, align 8
-  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %33)
+  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %33)
   store i64 %34, ptr %input_bytes, align 8
   %35 = load i64, ptr %input_bytes, align 8
   %36 = load ptr, ptr %shape, align 8
@@ -90055,7 +90180,7 @@ then2:                                            ; preds = %then
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
   %71 = getelementptr i8, ptr %70, i64 0
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.756")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.757")
   %73 = load ptr, ptr %target, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -90084,7 +90209,7 @@ merge:                                            ; preds = %else, %dead
   %82 = load ptr, ptr %self, align 8
   %83 = getelementptr %212, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %80, ptr %81, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %80, ptr %81, ptr %84)
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %self, align 8
   %87 = getelementptr %212, ptr %86, i32 0, i32 0
@@ -90409,7 +90534,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.757", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.758", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -90491,7 +90616,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.759", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.760", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -90583,7 +90708,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.758", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.759", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -90650,7 +90775,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.758", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.759", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -90695,57 +90820,62 @@ dead11:                                           ; No predecessors!
 define internal i32 @"$Engine.measure_costs"(ptr %0, ptr %1) {
 entry:
   %code = alloca i32, align 4
+  %2 = alloca %56, align 8
   %begin = alloca i64, align 8
   %planned = alloca ptr, align 8
   %message = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %6, ptr %2, i32 0, i32 3
-  %4 = call i64 @"$threads.now_ns"()
-  store ptr %3, ptr %planned, align 8
-  store i64 %4, ptr %begin, align 8
-  %5 = load ptr, ptr %planned, align 8
-  %6 = getelementptr %29, ptr %5, i32 0, i32 9
-  %7 = load i32, ptr %6, align 4
-  %8 = sext i32 %7 to i64
-  %9 = mul i64 %8, 1000000
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %6, ptr %10, i32 0, i32 10
-  %12 = getelementptr %56, ptr %11, i32 0, i32 0
-  store i64 %9, ptr %12, align 8
+  %3 = load ptr, ptr %self, align 8
+  %4 = getelementptr %6, ptr %3, i32 0, i32 3
+  %5 = call i64 @"$threads.now_ns"()
+  store ptr %4, ptr %planned, align 8
+  store i64 %5, ptr %begin, align 8
+  call void @"$costs.unbounded"(ptr noalias sret(%56) %2)
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %6, ptr %6, i32 0, i32 10
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %7, ptr align 8 %2, i64 616, i1 false)
+  %8 = load ptr, ptr %planned, align 8
+  %9 = getelementptr %29, ptr %8, i32 0, i32 9
+  %10 = load i32, ptr %9, align 4
+  %11 = sext i32 %10 to i64
+  %12 = mul i64 %11, 1000000
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %6, ptr %13, i32 0, i32 10
-  %15 = call zeroext i1 @"$StepCosts.is_bounded"(ptr %14)
-  %16 = zext i1 %15 to i8
-  %17 = trunc i8 %16 to i1
-  br i1 %17, label %then, label %else
+  %15 = getelementptr %56, ptr %14, i32 0, i32 0
+  store i64 %12, ptr %15, align 8
+  %16 = load ptr, ptr %self, align 8
+  %17 = getelementptr %6, ptr %16, i32 0, i32 10
+  %18 = call zeroext i1 @"$StepCosts.is_bounded"(ptr %17)
+  %19 = zext i1 %18 to i8
+  %20 = trunc i8 %19 to i1
+  br i1 %20, label %then, label %else
 
 then:                                             ; preds = %entry
-  %18 = load ptr, ptr %self, align 8
-  %19 = getelementptr %6, ptr %18, i32 0, i32 4
-  %20 = load ptr, ptr %planned, align 8
-  %21 = getelementptr %29, ptr %20, i32 0, i32 21
-  %22 = load ptr, ptr %planned, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 3
-  %24 = load ptr, ptr %planned, align 8
-  %25 = getelementptr %29, ptr %24, i32 0, i32 14
-  %26 = load i32, ptr %25, align 4
-  %27 = load ptr, ptr %self, align 8
-  %28 = getelementptr %6, ptr %27, i32 0, i32 10
-  %29 = load ptr, ptr %message, align 8
-  %30 = call i32 @"$measure"(ptr %19, ptr %21, ptr %23, i32 %26, ptr %28, ptr %29)
-  store i32 %30, ptr %code, align 4
-  %31 = load i32, ptr %code, align 4
-  %32 = icmp ne i32 %31, 0
-  %33 = zext i1 %32 to i8
-  %34 = trunc i8 %33 to i1
-  br i1 %34, label %then2, label %else3
+  %21 = load ptr, ptr %self, align 8
+  %22 = getelementptr %6, ptr %21, i32 0, i32 4
+  %23 = load ptr, ptr %planned, align 8
+  %24 = getelementptr %29, ptr %23, i32 0, i32 21
+  %25 = load ptr, ptr %planned, align 8
+  %26 = getelementptr %29, ptr %25, i32 0, i32 3
+  %27 = load ptr, ptr %planned, align 8
+  %28 = getelementptr %29, ptr %27, i32 0, i32 14
+  %29 = load i32, ptr %28, align 4
+  %30 = load ptr, ptr %self, align 8
+  %31 = getelementptr %6, ptr %30, i32 0, i32 10
+  %32 = load ptr, ptr %message, align 8
+  %33 = call i32 @"$measure"(ptr %22, ptr %24, ptr %26, i32 %29, ptr %31, ptr %32)
+  store i32 %33, ptr %code, align 4
+  %34 = load i32, ptr %code, align 4
+  %35 = icmp ne i32 %34, 0
+  %36 = zext i1 %35 to i8
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %35 = load i32, ptr %code, align 4
-  ret i32 %35
+  %38 = load i32, ptr %code, align 4
+  ret i32 %38
 
 dead:                                             ; No predecessors!
   br label %merge1
@@ -90754,12 +90884,12 @@ else3:                                            ; preds = %then
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead
-  %36 = call i64 @"$threads.now_ns"()
-  %37 = load i64, ptr %begin, align 8
-  %38 = sub i64 %36, %37
-  %39 = load ptr, ptr %self, align 8
-  %40 = getelementptr %6, ptr %39, i32 0, i32 11
-  store i64 %38, ptr %40, align 8
+  %39 = call i64 @"$threads.now_ns"()
+  %40 = load i64, ptr %begin, align 8
+  %41 = sub i64 %39, %40
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %6, ptr %42, i32 0, i32 11
+  store i64 %41, ptr %43, align 8
   br label %merge
 
 else:                                             ; preds = %entry
@@ -90770,6 +90900,19 @@ merge:                                            ; preds = %else, %merge1
 
 dead4:                                            ; No predecessors!
   ret i32 undef
+}
+
+define internal void @"$costs.unbounded"(ptr noalias sret(%56) %0) {
+entry:
+  %result = alloca %56, align 8
+  %1 = call ptr @memset(ptr %result, i32 0, i64 616)
+  %2 = getelementptr %56, ptr %result, i32 0, i32 1
+  store double 1.000000e+00, ptr %2, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 616, i1 false)
+  ret void
+
+dead:                                             ; No predecessors!
+  ret void
 }
 
 define internal i32 @"$measure"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4, ptr %5) {
@@ -91008,7 +91151,7 @@ merge1:                                           ; preds = %else, %dead
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %213, ptr %14, i32 0, i32 1
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr %56, ptr %16, i32 0, i32 1
+  %17 = getelementptr %56, ptr %16, i32 0, i32 2
   %18 = load i32, ptr %rows, align 4
   %19 = load i64, ptr %ns, align 8
   call void @"$CostTable.add"(ptr %17, i32 %18, i64 %19)
@@ -91033,7 +91176,7 @@ merge2:                                           ; preds = %else4, %dead5
   %26 = load i32, ptr %rows, align 4
   %27 = mul i32 4, %26
   %28 = load i32, ptr %most, align 4
-  %29 = call i32 @"$smaller.760"(i32 %27, i32 %28)
+  %29 = call i32 @"$smaller.761"(i32 %27, i32 %28)
   store i32 %29, ptr %rows, align 4
   br label %condition
 
@@ -91057,18 +91200,18 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %32, ptr %8, i32 0, i32 3
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.760"(i32 %7, i32 %10)
+  %11 = call i32 @"$smaller.761"(i32 %7, i32 %10)
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %32, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
-  %15 = call i32 @"$smaller.760"(i32 %11, i32 %14)
+  %15 = call i32 @"$smaller.761"(i32 %11, i32 %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.760"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.761"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -91274,7 +91417,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.761", i32 15, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.762", i32 18, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -91384,12 +91527,12 @@ entry:
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = call i32 @"$Measuring.most_rows"(ptr %2)
-  %4 = call i32 @"$smaller.760"(i32 16, i32 %3)
+  %4 = call i32 @"$smaller.761"(i32 16, i32 %3)
   store i32 %4, ptr %rows, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %213, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
-  %8 = call i32 @"$smaller.760"(i32 4096, i32 %7)
+  %8 = call i32 @"$smaller.761"(i32 4096, i32 %7)
   %9 = sub i32 %8, 1
   store i32 %9, ptr %position, align 4
   %10 = load ptr, ptr %self, align 8
@@ -91448,7 +91591,7 @@ merge2:                                           ; preds = %else4, %dead5
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %213, ptr %37, i32 0, i32 1
   %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr %56, ptr %39, i32 0, i32 2
+  %40 = getelementptr %56, ptr %39, i32 0, i32 3
   store double %36, ptr %40, align 8
   ret i32 0
 
@@ -91521,10 +91664,10 @@ entry:
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %213, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
-  %12 = call i32 @"$smaller.760"(i32 %8, i32 %11)
+  %12 = call i32 @"$smaller.761"(i32 %8, i32 %11)
   store i32 %12, ptr %most, align 4
   %13 = load i32, ptr %most, align 4
-  %14 = call i32 @"$smaller.760"(i32 16, i32 %13)
+  %14 = call i32 @"$smaller.761"(i32 16, i32 %13)
   store i32 %14, ptr %num_tokens, align 4
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %213, ptr %15, i32 0, i32 5
@@ -91545,7 +91688,7 @@ whilebody:                                        ; preds = %condition
   br i1 %23, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %whilebody
-  call void @"$check.fail"(ptr @"$string.761", i32 91, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.762", i32 91, ptr @"$string.13")
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -91618,7 +91761,7 @@ or.lhs.false5:                                    ; preds = %merge1
   %73 = load ptr, ptr %self, align 8
   %74 = getelementptr %213, ptr %73, i32 0, i32 1
   %75 = load ptr, ptr %74, align 8
-  %76 = getelementptr %56, ptr %75, i32 0, i32 1
+  %76 = getelementptr %56, ptr %75, i32 0, i32 2
   %77 = call i32 @"$CostTable.most_rows"(ptr %76)
   %78 = icmp sgt i32 %72, %77
   %79 = zext i1 %78 to i8
@@ -91683,7 +91826,7 @@ merge9:                                           ; preds = %else11, %dead13
   %104 = load i32, ptr %num_tokens, align 4
   %105 = call i32 @"$next_prompt"(i32 %104)
   %106 = load i32, ptr %most, align 4
-  %107 = call i32 @"$smaller.760"(i32 %105, i32 %106)
+  %107 = call i32 @"$smaller.761"(i32 %105, i32 %106)
   store i32 %107, ptr %num_tokens, align 4
   br label %condition
 
@@ -91706,14 +91849,14 @@ entry:
   store ptr %5, ptr %shape, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = call i32 @"$Measuring.most_rows"(ptr %6)
-  %8 = call i32 @"$smaller.760"(i32 16, i32 %7)
+  %8 = call i32 @"$smaller.761"(i32 16, i32 %7)
   store i32 %8, ptr %rows, align 4
   %9 = load i32, ptr %rows, align 4
   %10 = load ptr, ptr %shape, align 8
   %11 = getelementptr %32, ptr %10, i32 0, i32 1
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
-  %14 = call i32 @"$smaller.760"(i32 %9, i32 %13)
+  %14 = call i32 @"$smaller.761"(i32 %9, i32 %13)
   store i32 %14, ptr %rows, align 4
   %15 = load i32, ptr %rows, align 4
   %16 = load ptr, ptr %shape, align 8
@@ -91721,7 +91864,7 @@ entry:
   %18 = load i32, ptr %17, align 4
   %19 = load i32, ptr %num_tokens, align 4
   %20 = sub i32 %18, %19
-  %21 = call i32 @"$smaller.760"(i32 %15, i32 %20)
+  %21 = call i32 @"$smaller.761"(i32 %15, i32 %20)
   ret i32 %21
 
 dead:                                             ; No predecessors!
@@ -91801,7 +91944,7 @@ entry:
   %15 = getelementptr %214, ptr %14, i32 0, i32 1
   %16 = load i32, ptr %15, align 4
   %17 = sub i32 %13, %16
-  %18 = call i32 @"$smaller.760"(i32 4096, i32 %17)
+  %18 = call i32 @"$smaller.761"(i32 4096, i32 %17)
   store i32 %18, ptr %position, align 4
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %level, align 8
@@ -91846,7 +91989,7 @@ merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %213, ptr %46, i32 0, i32 1
   %48 = load ptr, ptr %47, align 8
-  %49 = getelementptr %56, ptr %48, i32 0, i32 3
+  %49 = getelementptr %56, ptr %48, i32 0, i32 4
   store double %45, ptr %49, align 8
   ret i32 0
 
@@ -91897,7 +92040,7 @@ forbody:                                          ; preds = %forcond
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %213, ptr %25, i32 0, i32 1
   %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr %56, ptr %27, i32 0, i32 1
+  %28 = getelementptr %56, ptr %27, i32 0, i32 2
   %29 = call i32 @"$CostTable.most_rows"(ptr %28)
   %30 = icmp sgt i32 %24, %29
   %31 = zext i1 %30 to i8
@@ -91908,7 +92051,7 @@ then:                                             ; preds = %forbody
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %213, ptr %33, i32 0, i32 1
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr %56, ptr %35, i32 0, i32 1
+  %36 = getelementptr %56, ptr %35, i32 0, i32 2
   %37 = load i32, ptr %rows, align 4
   %38 = load ptr, ptr %level, align 8
   %39 = getelementptr %214, ptr %38, i32 0, i32 2
@@ -91955,7 +92098,7 @@ entry:
   store ptr %4, ptr %planned, align 8
   %5 = load ptr, ptr %planned, align 8
   %6 = getelementptr %29, ptr %5, i32 0, i32 21
-  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %6)
+  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %6)
   store i64 %7, ptr %input_bytes, align 8
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
@@ -91988,7 +92131,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.756")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.757")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -92064,7 +92207,7 @@ merge:                                            ; preds = %else, %dead
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %6, ptr %80, i32 0, i32 10
   %82 = getelementptr %38, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %82, ptr align 8 %81, i64 608, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %82, ptr align 8 %81, i64 616, i1 false)
   %83 = load ptr, ptr %planned, align 8
   %84 = getelementptr %29, ptr %83, i32 0, i32 21
   %85 = getelementptr %38, ptr %chosen, i32 0, i32 10
@@ -92120,7 +92263,7 @@ entry:
   store ptr %3, ptr %ranks, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = call ptr @memset(ptr %9, i32 0, i64 4144)
+  %10 = call ptr @memset(ptr %9, i32 0, i64 4160)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 1
@@ -92128,7 +92271,7 @@ entry:
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %37, ptr %15, i32 0, i32 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 688, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 696, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %37, ptr %18, i32 0, i32 0
@@ -92297,7 +92440,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.762"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.763"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -92309,7 +92452,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.762"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.763"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -92321,7 +92464,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.762"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.763"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -92343,7 +92486,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.763", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.764", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -92394,7 +92537,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.764", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.765", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -92448,7 +92591,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.762"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.763"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92632,7 +92775,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %37, ptr %22, i32 0, i32 4
@@ -92692,7 +92835,7 @@ entry:
   %67 = load ptr, ptr %o, align 8
   %68 = getelementptr %38, ptr %67, i32 0, i32 8
   %69 = getelementptr %40, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 608, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 616, i1 false)
   %70 = load ptr, ptr %self, align 8
   %71 = getelementptr %37, ptr %70, i32 0, i32 3
   %72 = load ptr, ptr %self, align 8
@@ -92722,11 +92865,11 @@ entry:
   store ptr %2, ptr %step, align 8
   store ptr %3, ptr %message, align 8
   %6 = load ptr, ptr %self, align 8
-  %7 = call ptr @memset(ptr %6, i32 0, i64 1264)
+  %7 = call ptr @memset(ptr %6, i32 0, i64 1272)
   %8 = load ptr, ptr %options, align 8
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %39, ptr %9, i32 0, i32 0
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %10, ptr align 8 %8, i64 640, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %10, ptr align 8 %8, i64 648, i1 false)
   %11 = load ptr, ptr %step, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %39, ptr %12, i32 0, i32 2
@@ -92770,7 +92913,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %47, ptr %41, i32 0, i32 11
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.765", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.766", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -92885,7 +93028,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.771", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.772", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -92960,7 +93103,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.766", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.767", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -93138,7 +93281,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.767", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.768", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -93355,7 +93498,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.768", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.769", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -93399,7 +93542,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.764", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.765", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -93486,7 +93629,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.762"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.763"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -93498,7 +93641,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.770"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.771"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -93516,7 +93659,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.770"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.771"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -93528,7 +93671,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.762"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.763"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -93540,7 +93683,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.762"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.763"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -93552,7 +93695,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.762"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.763"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -93565,7 +93708,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.769"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.770"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -93577,7 +93720,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.762"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.763"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -93589,7 +93732,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.762"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.763"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -93601,7 +93744,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.762"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.763"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -93610,7 +93753,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.769"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.770"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93709,7 +93852,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.770"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.771"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93821,7 +93964,7 @@ entry:
   %3 = getelementptr %215, ptr %2, i32 0, i32 1
   store ptr %3, ptr %ranks, align 8
   %4 = load ptr, ptr %ranks, align 8
-  %5 = getelementptr %217, ptr %4, i32 0, i32 19
+  %5 = getelementptr %217, ptr %4, i32 0, i32 23
   %6 = load i32, ptr %5, align 4
   %7 = load ptr, ptr %calls, align 8
   %8 = getelementptr i32, ptr %7, i64 0
@@ -93833,7 +93976,7 @@ entry:
   %13 = getelementptr i32, ptr %12, i64 1
   store i32 %11, ptr %13, align 4
   %14 = load ptr, ptr %ranks, align 8
-  %15 = getelementptr %217, ptr %14, i32 0, i32 20
+  %15 = getelementptr %217, ptr %14, i32 0, i32 24
   %16 = load i32, ptr %15, align 4
   %17 = load ptr, ptr %calls, align 8
   %18 = getelementptr i32, ptr %17, i64 2
@@ -93849,24 +93992,24 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5431" = alloca ptr, align 8
-  %"$5430" = alloca i64, align 8
+  %"$5440" = alloca ptr, align 8
+  %"$5439" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5430", align 8
-  store ptr %2, ptr %"$5431", align 8
+  store i64 %1, ptr %"$5439", align 8
+  store ptr %2, ptr %"$5440", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5430", align 8
-  %6 = load ptr, ptr %"$5431", align 8
-  %7 = call i32 @"$Loop.cancel.774"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5439", align 8
+  %6 = load ptr, ptr %"$5440", align 8
+  %7 = call i32 @"$Loop.cancel.775"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.774"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.775"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -93877,14 +94020,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.775"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.776"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.775"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.776"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -93906,11 +94049,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %12)
+  call void @"$Loop.lock.777"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.777"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.778"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -93920,7 +94063,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %21)
+  call void @"$Loop.unlock.779"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -93936,7 +94079,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
   %31 = getelementptr i8, ptr %30, i64 0
   %32 = load i64, ptr %request_id, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.124", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.125", i64 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -93982,7 +94125,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %216, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %50)
+  call void @"$Loop.unlock.779"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -93990,7 +94133,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.776"(ptr %0) {
+define internal void @"$Loop.lock.777"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94000,7 +94143,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.777"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.778"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -94067,7 +94210,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.778"(ptr %0) {
+define internal void @"$Loop.unlock.779"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94107,7 +94250,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %215, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.779"(ptr %14)
+  call void @"$Loop.free.780"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %215, ptr %16, i32 0, i32 1
@@ -94124,7 +94267,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.779"(ptr %0) {
+define internal void @"$Loop.free.780"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94160,7 +94303,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.780"(ptr %19)
+  call void @"$Loop.stop.781"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %216, ptr %21, i32 0, i32 17
@@ -94195,15 +94338,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %216, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.724"(ptr %41)
+  call void @"$Vector.free.725"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.724"(ptr %44)
+  call void @"$Vector.free.725"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %216, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.724"(ptr %47)
+  call void @"$Vector.free.725"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %216, ptr %49, i32 0, i32 3
@@ -94257,7 +94400,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.780"(ptr %0) {
+define internal void @"$Loop.stop.781"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94282,7 +94425,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %9)
+  call void @"$Loop.lock.777"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %216, ptr %11, i32 0, i32 11
@@ -94291,7 +94434,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %216, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %16)
+  call void @"$Loop.unlock.779"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 9
@@ -94333,39 +94476,56 @@ entry:
   call void @free(ptr %20)
   %21 = load %4, ptr %2, align 1
   %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %217, ptr %22, i32 0, i32 18
+  %23 = getelementptr %217, ptr %22, i32 0, i32 22
   %24 = load ptr, ptr %23, align 8
   call void @free(ptr %24)
   %25 = load %4, ptr %1, align 1
   ret void
 }
 
+define dso_local double @ledger_cost_factor(ptr %0) {
+entry:
+  %handle = alloca ptr, align 8
+  store ptr %0, ptr %handle, align 8
+  %1 = load ptr, ptr %handle, align 8
+  %2 = getelementptr %215, ptr %1, i32 0, i32 0
+  %3 = getelementptr %216, ptr %2, i32 0, i32 3
+  %4 = getelementptr %39, ptr %3, i32 0, i32 0
+  %5 = getelementptr %40, ptr %4, i32 0, i32 8
+  %6 = getelementptr %56, ptr %5, i32 0, i32 1
+  %7 = load double, ptr %6, align 8
+  ret double %7
+
+dead:                                             ; No predecessors!
+  ret double undef
+}
+
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
-  %"$5461" = alloca ptr, align 8
-  %"$5460" = alloca ptr, align 8
-  %"$5459" = alloca i32, align 4
-  %"$5458" = alloca ptr, align 8
+  %"$5470" = alloca ptr, align 8
+  %"$5469" = alloca ptr, align 8
+  %"$5468" = alloca i32, align 4
+  %"$5467" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5458", align 8
-  store i32 %2, ptr %"$5459", align 4
-  store ptr %3, ptr %"$5460", align 8
-  store ptr %4, ptr %"$5461", align 8
+  store ptr %1, ptr %"$5467", align 8
+  store i32 %2, ptr %"$5468", align 4
+  store ptr %3, ptr %"$5469", align 8
+  store ptr %4, ptr %"$5470", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5458", align 8
-  %8 = load i32, ptr %"$5459", align 4
-  %9 = load ptr, ptr %"$5460", align 8
-  %10 = load ptr, ptr %"$5461", align 8
-  %11 = call i32 @"$Loop.decode_step.781"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5467", align 8
+  %8 = load i32, ptr %"$5468", align 4
+  %9 = load ptr, ptr %"$5469", align 8
+  %10 = load ptr, ptr %"$5470", align 8
+  %11 = call i32 @"$Loop.decode_step.782"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.781"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.782"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94400,17 +94560,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.782"(ptr %14)
+  call void @"$Loop.enter_turn.783"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.788"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.789"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.800"(ptr %22)
+  call void @"$Loop.leave_turn.801"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -94419,7 +94579,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.782"(ptr %0) {
+define internal void @"$Loop.enter_turn.783"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94430,12 +94590,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.783"(ptr %6)
+  call void @"$Loop.land.784"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.783"(ptr %0) {
+define internal void @"$Loop.land.784"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94449,7 +94609,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.784"(ptr %6)
+  call void @"$Loop.sample.785"(ptr %6)
   %7 = load %4, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 3
@@ -94504,7 +94664,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
   %40 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.787"(ptr %39, i64 %40)
+  call void @"$Loop.record_step.788"(ptr %39, i64 %40)
   %41 = load %4, ptr %3, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %216, ptr %42, i32 0, i32 3
@@ -94536,7 +94696,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$Loop.sample.784"(ptr %0) {
+define internal void @"$Loop.sample.785"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94567,7 +94727,7 @@ merge:                                            ; preds = %else, %dead
   %11 = getelementptr i8, ptr %10, i64 0
   store i8 0, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = call i32 @"$Loop.sample_launched.785"(ptr %12, ptr %message)
+  %13 = call i32 @"$Loop.sample_launched.786"(ptr %12, ptr %message)
   store i32 %13, ptr %code, align 4
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %216, ptr %14, i32 0, i32 35
@@ -94602,7 +94762,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.sample_launched.785"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.sample_launched.786"(ptr %0, ptr %1) {
 entry:
   %code4 = alloca i32, align 4
   %begin = alloca i64, align 8
@@ -94652,13 +94812,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %20)
+  call void @"$Loop.lock.777"(ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.786"(ptr %22)
+  call void @"$Loop.take_masks.787"(ptr %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %24)
+  call void @"$Loop.unlock.779"(ptr %24)
   %25 = load %4, ptr %3, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 3
@@ -94750,7 +94910,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.take_masks.786"(ptr %0) {
+define internal void @"$Loop.take_masks.787"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -94841,7 +95001,7 @@ merge:                                            ; preds = %forcond
   %19 = getelementptr %217, ptr %18, i32 0, i32 13
   %20 = getelementptr [2 x %49], ptr %19, i32 0, i32 0
   %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %217, ptr %21, i32 0, i32 19
+  %22 = getelementptr %217, ptr %21, i32 0, i32 23
   %23 = load i32, ptr %22, align 4
   %24 = sub i32 %23, 1
   %25 = srem i32 %24, 2
@@ -95457,7 +95617,7 @@ entry:
   %7 = getelementptr %217, ptr %6, i32 0, i32 13
   %8 = getelementptr [2 x %49], ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %self, align 8
-  %10 = getelementptr %217, ptr %9, i32 0, i32 20
+  %10 = getelementptr %217, ptr %9, i32 0, i32 24
   %11 = load i32, ptr %10, align 4
   %12 = srem i32 %11, 2
   %13 = sext i32 %12 to i64
@@ -95470,80 +95630,114 @@ entry:
   %20 = call ptr @memcpy(ptr %5, ptr %16, i64 %19)
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %217, ptr %21, i32 0, i32 20
-  %23 = load i32, ptr %22, align 4
-  %24 = add i32 %23, 1
-  %25 = load ptr, ptr %self, align 8
-  %26 = getelementptr %217, ptr %25, i32 0, i32 20
-  store i32 %24, ptr %26, align 4
+  %23 = getelementptr [2 x i64], ptr %22, i32 0, i32 0
+  %24 = load ptr, ptr %self, align 8
+  %25 = getelementptr %217, ptr %24, i32 0, i32 24
+  %26 = load i32, ptr %25, align 4
+  %27 = srem i32 %26, 2
+  %28 = sext i32 %27 to i64
+  %29 = getelementptr i64, ptr %23, i64 %28
+  %30 = load i64, ptr %29, align 8
+  %31 = load ptr, ptr %self, align 8
+  %32 = getelementptr %217, ptr %31, i32 0, i32 21
+  store i64 %30, ptr %32, align 8
+  %33 = load ptr, ptr %self, align 8
+  %34 = getelementptr %217, ptr %33, i32 0, i32 24
+  %35 = load i32, ptr %34, align 4
+  %36 = add i32 %35, 1
+  %37 = load ptr, ptr %self, align 8
+  %38 = getelementptr %217, ptr %37, i32 0, i32 24
+  store i32 %36, ptr %38, align 4
   ret i32 0
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.787"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.788"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
+  %5 = alloca %4, align 8
   %step = alloca %54, align 8
   %now = alloca i64, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store i64 %1, ptr %now, align 8
-  %5 = load ptr, ptr %self, align 8
-  %6 = getelementptr %216, ptr %5, i32 0, i32 38
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %6, i64 72, i1 false)
-  %7 = load i64, ptr %now, align 8
-  %8 = getelementptr %54, ptr %step, i32 0, i32 0
-  store i64 %7, ptr %8, align 8
-  %9 = load i64, ptr %now, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = getelementptr %216, ptr %10, i32 0, i32 32
-  store i64 %9, ptr %11, align 8
-  %12 = load ptr, ptr %self, align 8
-  %13 = getelementptr %216, ptr %12, i32 0, i32 0
-  %14 = load ptr, ptr %13, align 8
-  %15 = call i64 @"$LedgerRanks.last_device_ns"(ptr %14)
-  %16 = getelementptr %54, ptr %step, i32 0, i32 1
-  store i64 %15, ptr %16, align 8
-  %17 = load ptr, ptr %self, align 8
-  %18 = getelementptr %216, ptr %17, i32 0, i32 0
-  %19 = load ptr, ptr %18, align 8
-  %20 = call i32 @"$LedgerRanks.last_is_graph"(ptr %19)
-  %21 = getelementptr %54, ptr %step, i32 0, i32 8
-  store i32 %20, ptr %21, align 4
-  %22 = getelementptr %54, ptr %step, i32 0, i32 4
-  %23 = load i32, ptr %22, align 4
-  %24 = getelementptr %54, ptr %step, i32 0, i32 5
-  %25 = load i32, ptr %24, align 4
-  %26 = icmp eq i32 %23, %25
-  %27 = zext i1 %26 to i8
-  %28 = trunc i8 %27 to i1
-  br i1 %28, label %then, label %else
+  %6 = load ptr, ptr %self, align 8
+  %7 = getelementptr %216, ptr %6, i32 0, i32 38
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %step, ptr align 8 %7, i64 72, i1 false)
+  %8 = load i64, ptr %now, align 8
+  %9 = getelementptr %54, ptr %step, i32 0, i32 0
+  store i64 %8, ptr %9, align 8
+  %10 = load i64, ptr %now, align 8
+  %11 = load ptr, ptr %self, align 8
+  %12 = getelementptr %216, ptr %11, i32 0, i32 32
+  store i64 %10, ptr %12, align 8
+  %13 = load ptr, ptr %self, align 8
+  %14 = getelementptr %216, ptr %13, i32 0, i32 0
+  %15 = load ptr, ptr %14, align 8
+  %16 = call i64 @"$LedgerRanks.last_device_ns"(ptr %15)
+  %17 = getelementptr %54, ptr %step, i32 0, i32 1
+  store i64 %16, ptr %17, align 8
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %216, ptr %18, i32 0, i32 0
+  %20 = load ptr, ptr %19, align 8
+  %21 = call i32 @"$LedgerRanks.last_is_graph"(ptr %20)
+  %22 = getelementptr %54, ptr %step, i32 0, i32 8
+  store i32 %21, ptr %22, align 4
+  %23 = getelementptr %54, ptr %step, i32 0, i32 4
+  %24 = load i32, ptr %23, align 4
+  %25 = getelementptr %54, ptr %step, i32 0, i32 5
+  %26 = load i32, ptr %25, align 4
+  %27 = icmp eq i32 %24, %26
+  %28 = zext i1 %27 to i8
+  %29 = trunc i8 %28 to i1
+  br i1 %29, label %then, label %else
 
 then:                                             ; preds = %entry
-  %29 = getelementptr %54, ptr %step, i32 0, i32 1
-  %30 = load i64, ptr %29, align 8
-  %31 = load ptr, ptr %self, align 8
-  %32 = getelementptr %216, ptr %31, i32 0, i32 33
-  store i64 %30, ptr %32, align 8
+  %30 = getelementptr %54, ptr %step, i32 0, i32 1
+  %31 = load i64, ptr %30, align 8
+  %32 = load ptr, ptr %self, align 8
+  %33 = getelementptr %216, ptr %32, i32 0, i32 33
+  store i64 %31, ptr %33, align 8
   br label %merge
 
 else:                                             ; preds = %entry
+  %34 = load ptr, ptr %self, align 8
+  %35 = getelementptr %216, ptr %34, i32 0, i32 40
+  %36 = load i8, ptr %35, align 1
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %else2, label %then1
+
+then1:                                            ; preds = %else
+  %38 = load ptr, ptr %self, align 8
+  %39 = getelementptr %216, ptr %38, i32 0, i32 3
+  %40 = getelementptr %39, ptr %39, i32 0, i32 0
+  %41 = getelementptr %40, ptr %40, i32 0, i32 8
+  %42 = getelementptr %54, ptr %step, i32 0, i32 10
+  %43 = load i64, ptr %42, align 8
+  %44 = getelementptr %54, ptr %step, i32 0, i32 1
+  %45 = load i64, ptr %44, align 8
+  call void @"$StepCosts.learn"(ptr %41, i64 %43, i64 %45)
+  %46 = load %4, ptr %5, align 1
   br label %merge
 
-merge:                                            ; preds = %else, %then
-  %33 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %33)
-  %34 = load %4, ptr %4, align 1
-  %35 = load ptr, ptr %self, align 8
-  %36 = getelementptr %216, ptr %35, i32 0, i32 39
-  call void @"$StepRing.push"(ptr %36, ptr %step)
-  %37 = load %4, ptr %3, align 1
-  %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %38)
-  %39 = load %4, ptr %2, align 1
+else2:                                            ; preds = %else
+  br label %merge
+
+merge:                                            ; preds = %else2, %then1, %then
+  %47 = load ptr, ptr %self, align 8
+  call void @"$Loop.lock.777"(ptr %47)
+  %48 = load %4, ptr %4, align 1
+  %49 = load ptr, ptr %self, align 8
+  %50 = getelementptr %216, ptr %49, i32 0, i32 39
+  call void @"$StepRing.push"(ptr %50, ptr %step)
+  %51 = load %4, ptr %3, align 1
+  %52 = load ptr, ptr %self, align 8
+  call void @"$Loop.unlock.779"(ptr %52)
+  %53 = load %4, ptr %2, align 1
   ret void
 }
 
@@ -95552,7 +95746,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %1 = load ptr, ptr %self, align 8
-  %2 = getelementptr %217, ptr %1, i32 0, i32 17
+  %2 = getelementptr %217, ptr %1, i32 0, i32 21
   %3 = load i64, ptr %2, align 8
   ret i64 %3
 
@@ -95570,7 +95764,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.788"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.789"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -95590,7 +95784,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.789"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.790"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -95612,7 +95806,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.791"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.792"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -95637,7 +95831,7 @@ merge2:                                           ; preds = %else4, %dead5
   %25 = getelementptr %11, ptr %24, i32 0, i32 3
   %26 = load i32, ptr %25, align 4
   %27 = load ptr, ptr %message, align 8
-  %28 = call i32 @"$request.check_tokens"(ptr @"$string.57", ptr %token, i32 1, i32 %26, ptr %27)
+  %28 = call i32 @"$request.check_tokens"(ptr @"$string.58", ptr %token, i32 1, i32 %26, ptr %27)
   store i32 %28, ptr %code6, align 4
   %29 = load i32, ptr %code6, align 4
   %30 = icmp ne i32 %29, 0
@@ -95665,7 +95859,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.792"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.793"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -95695,7 +95889,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.795"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.796"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -95729,7 +95923,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.795"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.796"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -95755,7 +95949,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.789"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.790"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95765,14 +95959,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %4)
+  call void @"$Loop.lock.777"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.790"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.791"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %9)
+  call void @"$Loop.unlock.779"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -95781,7 +95975,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.790"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.791"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -95814,7 +96008,7 @@ then2:                                            ; preds = %then
   %18 = getelementptr %5, ptr %17, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.52", ptr %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.53", ptr %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -95842,7 +96036,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.791"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.792"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -95886,7 +96080,7 @@ then2:                                            ; preds = %then
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
   %25 = getelementptr i8, ptr %24, i64 0
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.53")
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.54")
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -95948,7 +96142,7 @@ then9:                                            ; preds = %then5
   %62 = getelementptr %216, ptr %61, i32 0, i32 2
   %63 = getelementptr %38, ptr %62, i32 0, i32 2
   %64 = load i32, ptr %63, align 4
-  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.54", i64 %59, i32 %60, i32 %64)
+  %65 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.55", i64 %59, i32 %60, i32 %64)
   %66 = load ptr, ptr %target7, align 8
   %67 = getelementptr %5, ptr %66, i32 0, i32 0
   %68 = getelementptr [1024 x i8], ptr %67, i32 0, i32 0
@@ -95976,7 +96170,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.792"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.793"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -95993,12 +96187,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.793"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.794"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.794"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.795"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -96051,7 +96245,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.793"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.794"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -96083,7 +96277,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.794"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.795"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96126,7 +96320,7 @@ then2:                                            ; preds = %then
   %25 = load ptr, ptr %pool, align 8
   %26 = getelementptr %41, ptr %25, i32 0, i32 1
   %27 = load i32, ptr %26, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.58", i32 %22, i32 %24, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %21, i64 1024, ptr @"$string.59", i32 %22, i32 %24, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -96154,7 +96348,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.795"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.796"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -96212,7 +96406,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.796"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.797"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -96252,14 +96446,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.799"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.800"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.796"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.797"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -96307,7 +96501,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.798"(ptr %26)
+  call void @"$Loop.check_ranks.799"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -96472,7 +96666,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %217, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.797", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.798", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -96587,17 +96781,43 @@ forbody10:                                        ; preds = %forcond9
 
 merge11:                                          ; preds = %forcond9
   %105 = load ptr, ptr %self, align 8
-  %106 = getelementptr %217, ptr %105, i32 0, i32 19
-  %107 = load i32, ptr %106, align 4
-  %108 = add i32 %107, 1
-  %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %217, ptr %109, i32 0, i32 19
-  store i32 %108, ptr %110, align 4
-  %111 = load ptr, ptr %plan, align 8
-  %112 = call zeroext i1 @"$StepPlan.awaits_masks"(ptr %111)
-  %113 = zext i1 %112 to i8
-  %114 = trunc i8 %113 to i1
-  br i1 %114, label %then13, label %else14
+  %106 = getelementptr %217, ptr %105, i32 0, i32 17
+  %107 = load i64, ptr %106, align 8
+  %108 = load ptr, ptr %self, align 8
+  %109 = getelementptr %217, ptr %108, i32 0, i32 18
+  %110 = load i64, ptr %109, align 8
+  %111 = add i64 %107, %110
+  %112 = load ptr, ptr %self, align 8
+  %113 = getelementptr %217, ptr %112, i32 0, i32 19
+  %114 = load i64, ptr %113, align 8
+  %115 = load ptr, ptr %plan, align 8
+  %116 = getelementptr %47, ptr %115, i32 0, i32 0
+  %117 = load i32, ptr %116, align 4
+  %118 = sext i32 %117 to i64
+  %119 = mul i64 %114, %118
+  %120 = add i64 %111, %119
+  %121 = load ptr, ptr %self, align 8
+  %122 = getelementptr %217, ptr %121, i32 0, i32 20
+  %123 = getelementptr [2 x i64], ptr %122, i32 0, i32 0
+  %124 = load ptr, ptr %self, align 8
+  %125 = getelementptr %217, ptr %124, i32 0, i32 23
+  %126 = load i32, ptr %125, align 4
+  %127 = srem i32 %126, 2
+  %128 = sext i32 %127 to i64
+  %129 = getelementptr i64, ptr %123, i64 %128
+  store i64 %120, ptr %129, align 8
+  %130 = load ptr, ptr %self, align 8
+  %131 = getelementptr %217, ptr %130, i32 0, i32 23
+  %132 = load i32, ptr %131, align 4
+  %133 = add i32 %132, 1
+  %134 = load ptr, ptr %self, align 8
+  %135 = getelementptr %217, ptr %134, i32 0, i32 23
+  store i32 %133, ptr %135, align 4
+  %136 = load ptr, ptr %plan, align 8
+  %137 = call zeroext i1 @"$StepPlan.awaits_masks"(ptr %136)
+  %138 = zext i1 %137 to i8
+  %139 = trunc i8 %138 to i1
+  br i1 %139, label %then13, label %else14
 
 then13:                                           ; preds = %merge11
   ret i32 0
@@ -96609,11 +96829,11 @@ else14:                                           ; preds = %merge11
   br label %merge12
 
 merge12:                                          ; preds = %else14, %dead15
-  %115 = load ptr, ptr %self, align 8
-  %116 = load ptr, ptr %plan, align 8
-  %117 = load ptr, ptr %message, align 8
-  %118 = call i32 @"$LedgerRanks.sample"(ptr %115, ptr %116, ptr %117)
-  ret i32 %118
+  %140 = load ptr, ptr %self, align 8
+  %141 = load ptr, ptr %plan, align 8
+  %142 = load ptr, ptr %message, align 8
+  %143 = call i32 @"$LedgerRanks.sample"(ptr %140, ptr %141, ptr %142)
+  ret i32 %143
 
 dead16:                                           ; No predecessors!
   ret i32 undef
@@ -97091,7 +97311,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.798"(ptr %0) {
+define internal void @"$Loop.check_ranks.799"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97135,13 +97355,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %24)
+  call void @"$Loop.lock.777"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %28)
+  call void @"$Loop.unlock.779"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97152,7 +97372,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.799"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.800"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -97199,7 +97419,7 @@ then2:                                            ; preds = %then
   %27 = load i32, ptr %position, align 4
   %28 = load i32, ptr %row, align 4
   %29 = add i32 %27, %28
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.87", i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.88", i32 %29)
   %31 = load ptr, ptr %target, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -97227,7 +97447,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.800"(ptr %0) {
+define internal void @"$Loop.leave_turn.801"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97235,10 +97455,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.801"(ptr %4)
+  call void @"$Loop.publish.802"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.808"(ptr %6)
+  call void @"$Loop.wake.809"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 5
@@ -97247,7 +97467,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.801"(ptr %0) {
+define internal void @"$Loop.publish.802"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97272,7 +97492,7 @@ entry:
   br i1 %15, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.94", i32 176, ptr @"$string.95")
+  call void @"$check.fail"(ptr @"$string.95", i32 176, ptr @"$string.96")
   %16 = load %4, ptr %9, align 1
   br label %merge
 
@@ -97281,27 +97501,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %17)
+  call void @"$Loop.lock.777"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.802"(ptr %19)
+  call void @"$Loop.publish_events.803"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.804"(ptr %21)
+  call void @"$Loop.remove_ended.805"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.805"(ptr %23)
+  call void @"$Loop.publish_outputs.806"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.806"(ptr %25)
+  call void @"$Loop.publish_counters.807"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i64 @"$Loop.next_wake.807"(ptr %27)
+  %28 = call i64 @"$Loop.next_wake.808"(ptr %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %216, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %31)
+  call void @"$Loop.unlock.779"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -97336,12 +97556,12 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %52 = load ptr, ptr %s, align 8
   %53 = getelementptr %39, ptr %52, i32 0, i32 6
-  call void @"$Vector.clear.100"(ptr %53)
+  call void @"$Vector.clear.101"(ptr %53)
   %54 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.publish_events.802"(ptr %0) {
+define internal void @"$Loop.publish_events.803"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97421,7 +97641,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.803"(ptr %54)
+  call void @"$Loop.announce.804"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97432,7 +97652,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.803"(ptr %0) {
+define internal void @"$Loop.announce.804"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97448,7 +97668,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.804"(ptr %0) {
+define internal void @"$Loop.remove_ended.805"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97503,7 +97723,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.805"(ptr %0) {
+define internal void @"$Loop.publish_outputs.806"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -97547,7 +97767,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.806"(ptr %0) {
+define internal void @"$Loop.publish_counters.807"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -97648,7 +97868,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$Loop.next_wake.807"(ptr %0) {
+define internal i64 @"$Loop.next_wake.808"(ptr %0) {
 entry:
   %deadline = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97702,14 +97922,14 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.wake.808"(ptr %0) {
+define internal void @"$Loop.wake.809"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %3)
+  call void @"$Loop.lock.777"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
@@ -97718,7 +97938,7 @@ entry:
   %8 = getelementptr %216, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %10)
+  call void @"$Loop.unlock.779"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -97788,14 +98008,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5470" = alloca ptr, align 8
+  %"$5479" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5470", align 8
+  store ptr %1, ptr %"$5479", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5470", align 8
-  call void @"$Loop.free_state.809"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5479", align 8
+  call void @"$Loop.free_state.810"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -97803,7 +98023,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.809"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.810"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97813,19 +98033,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.782"(ptr %5)
+  call void @"$Loop.enter_turn.783"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.810"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.811"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.800"(ptr %10)
+  call void @"$Loop.leave_turn.801"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.810"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.811"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -97859,14 +98079,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5446" = alloca ptr, align 8
+  %"$5455" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5446", align 8
+  store ptr %1, ptr %"$5455", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5446", align 8
-  call void @"$Loop.info.811"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5455", align 8
+  call void @"$Loop.info.812"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -97874,7 +98094,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.811"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.812"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -97884,7 +98104,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %4)
+  call void @"$Loop.lock.777"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %216, ptr %6, i32 0, i32 26
@@ -98046,7 +98266,7 @@ merge:                                            ; preds = %else, %then
   %132 = getelementptr %194, ptr %131, i32 0, i32 50
   store i64 %130, ptr %132, align 8
   %133 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %133)
+  call void @"$Loop.unlock.779"(ptr %133)
   %134 = load %4, ptr %2, align 1
   ret void
 }
@@ -98092,7 +98312,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.812"(ptr %3)
+  call void @"$Loop.iterate.813"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -98100,7 +98320,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.812"(ptr %0) {
+define internal void @"$Loop.iterate.813"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98112,14 +98332,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = call zeroext i1 @"$Loop.has_pending_orders.813"(ptr %8)
+  %9 = call zeroext i1 @"$Loop.has_pending_orders.814"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.783"(ptr %12)
+  call void @"$Loop.land.784"(ptr %12)
   %13 = load %4, ptr %7, align 1
   br label %merge
 
@@ -98128,10 +98348,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.814"(ptr %14)
+  call void @"$Loop.take_orders.815"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.798"(ptr %16)
+  call void @"$Loop.check_ranks.799"(ptr %16)
   %17 = load %4, ptr %5, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 3
@@ -98142,27 +98362,27 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.resume_launched.817"(ptr %23)
+  call void @"$Loop.resume_launched.818"(ptr %23)
   %24 = load %4, ptr %4, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.821"(ptr %25)
+  call void @"$Loop.make_step.822"(ptr %25)
   %26 = load %4, ptr %3, align 1
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.798"(ptr %27)
+  call void @"$Loop.check_ranks.799"(ptr %27)
   %28 = load %4, ptr %2, align 1
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.801"(ptr %29)
+  call void @"$Loop.publish.802"(ptr %29)
   %30 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.813"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.814"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -98170,14 +98390,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %3)
+  call void @"$Loop.lock.777"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %8)
+  call void @"$Loop.unlock.779"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -98187,7 +98407,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.814"(ptr %0) {
+define internal void @"$Loop.take_orders.815"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98204,7 +98424,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 20
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %11)
+  call void @"$Loop.lock.777"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %216, ptr %13, i32 0, i32 17
@@ -98256,10 +98476,10 @@ merge:                                            ; preds = %forcond
   store i32 %44, ptr %47, align 4
   %48 = load ptr, ptr %self, align 8
   %49 = getelementptr %216, ptr %48, i32 0, i32 17
-  call void @"$Vector.clear.100"(ptr %49)
+  call void @"$Vector.clear.101"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.786"(ptr %51)
+  call void @"$Loop.take_masks.787"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %216, ptr %53, i32 0, i32 13
@@ -98269,7 +98489,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.815"(ptr %57)
+  call void @"$Loop.obey_all.816"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -98278,7 +98498,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %59)
+  call void @"$Loop.unlock.779"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -98291,7 +98511,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.815"(ptr %0) {
+define internal void @"$Loop.obey_all.816"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -98322,7 +98542,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.816"(ptr %12, ptr %19)
+  call void @"$Loop.obey.817"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -98335,7 +98555,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.816"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.817"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98409,7 +98629,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal void @"$Loop.resume_launched.817"(ptr %0) {
+define internal void @"$Loop.resume_launched.818"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98418,7 +98638,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = call zeroext i1 @"$Loop.waits_for_masks.818"(ptr %5)
+  %6 = call zeroext i1 @"$Loop.waits_for_masks.819"(ptr %5)
   %7 = zext i1 %6 to i8
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
@@ -98443,23 +98663,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.784"(ptr %17)
+  call void @"$Loop.sample.785"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = call zeroext i1 @"$Loop.lands_at_once.820"(ptr %19)
+  %20 = call zeroext i1 @"$Loop.lands_at_once.821"(ptr %19)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.783"(ptr %23)
+  call void @"$Loop.land.784"(ptr %23)
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.821"(ptr %25)
+  call void @"$Loop.make_step.822"(ptr %25)
   %26 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -98467,7 +98687,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Loop.waits_for_masks.818"(ptr %0) {
+define internal zeroext i1 @"$Loop.waits_for_masks.819"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98518,7 +98738,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead4
   %19 = load ptr, ptr %self, align 8
   %20 = load i64, ptr %now, align 8
-  call void @"$Loop.find_due.819"(ptr %19, i64 %20)
+  call void @"$Loop.find_due.820"(ptr %19, i64 %20)
   %21 = load %4, ptr %1, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %216, ptr %22, i32 0, i32 34
@@ -98556,7 +98776,7 @@ dead5:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.find_due.819"(ptr %0, i64 %1) {
+define internal void @"$Loop.find_due.820"(ptr %0, i64 %1) {
 entry:
   %forward_ns = alloca i64, align 8
   %now = alloca i64, align 8
@@ -98613,7 +98833,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %34, label %then, label %else
 }
 
-define internal zeroext i1 @"$Loop.lands_at_once.820"(ptr %0) {
+define internal zeroext i1 @"$Loop.lands_at_once.821"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -98651,7 +98871,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.make_step.821"(ptr %0) {
+define internal void @"$Loop.make_step.822"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %has_step = alloca i8, align 1
@@ -98671,7 +98891,7 @@ entry:
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %was_in_flight, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = call zeroext i1 @"$Loop.plan.822"(ptr %11)
+  %12 = call zeroext i1 @"$Loop.plan.823"(ptr %11)
   %13 = zext i1 %12 to i8
   store i8 %13, ptr %has_step, align 1
   %14 = load i8, ptr %has_step, align 1
@@ -98699,7 +98919,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = load ptr, ptr %self, align 8
   %30 = load i8, ptr %has_step, align 1
   %31 = icmp ne i8 %30, 0
-  call void @"$Loop.advance_planned.823"(ptr %29, i1 zeroext %31)
+  call void @"$Loop.advance_planned.824"(ptr %29, i1 zeroext %31)
   %32 = load %4, ptr %1, align 1
   ret void
 
@@ -98717,7 +98937,7 @@ or.lhs.false1:                                    ; preds = %entry
   br i1 %39, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.plan.822"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.823"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -98760,7 +98980,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.823"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.824"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98771,7 +98991,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.824"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.825"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -98792,13 +99012,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.829"(ptr %16)
+  call void @"$Loop.execute.830"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.783"(ptr %18)
+  call void @"$Loop.land.784"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -98806,7 +99026,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.824"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.825"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98868,7 +99088,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.825"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.826"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -98949,7 +99169,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.827"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.828"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -99030,7 +99250,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.828"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.829"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -99082,7 +99302,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.825"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.826"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -99141,7 +99361,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.662", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.663", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -99217,7 +99437,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.664", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.665", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -99326,7 +99546,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %217, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.826", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.827", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -99377,7 +99597,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.827"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.828"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -99436,7 +99656,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.663", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.664", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -99498,7 +99718,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.828"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.829"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -99690,7 +99910,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.829"(ptr %0) {
+define internal void @"$Loop.execute.830"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99707,7 +99927,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.830"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.831"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -99728,7 +99948,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.783"(ptr %23)
+  call void @"$Loop.land.784"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -99784,14 +100004,14 @@ merge1:                                           ; preds = %else3, %dead
   %54 = getelementptr %216, ptr %53, i32 0, i32 31
   store i64 %52, ptr %54, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = call zeroext i1 @"$Loop.lands_at_once.820"(ptr %55)
+  %56 = call zeroext i1 @"$Loop.lands_at_once.821"(ptr %55)
   %57 = zext i1 %56 to i8
   %58 = trunc i8 %57 to i1
   br i1 %58, label %and.lhs.true7, label %else6
 
 then5:                                            ; preds = %and.lhs.true7
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.783"(ptr %59)
+  call void @"$Loop.land.784"(ptr %59)
   %60 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -99810,7 +100030,7 @@ and.lhs.true7:                                    ; preds = %merge1
   br i1 %65, label %else6, label %then5
 }
 
-define internal i32 @"$Loop.launch.830"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.831"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -99889,7 +100109,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.831"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.832"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -99904,7 +100124,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.831"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.832"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -99978,7 +100198,7 @@ entry:
   %o = alloca ptr, align 8
   store ptr %0, ptr %o, align 8
   store ptr %1, ptr %message, align 8
-  %5 = call ptr @calloc(i64 1, i64 4680)
+  %5 = call ptr @calloc(i64 1, i64 4736)
   store ptr %5, ptr %self, align 8
   %6 = load ptr, ptr %o, align 8
   %7 = getelementptr %218, ptr %6, i32 0, i32 9
@@ -100038,93 +100258,121 @@ merge:                                            ; preds = %else, %then
   %46 = getelementptr %217, ptr %45, i32 0, i32 17
   store i64 %43, ptr %46, align 8
   %47 = load ptr, ptr %o, align 8
-  %48 = getelementptr %218, ptr %47, i32 0, i32 0
+  %48 = getelementptr %218, ptr %47, i32 0, i32 16
   %49 = load i32, ptr %48, align 4
-  %50 = getelementptr %38, ptr %chosen, i32 0, i32 0
-  store i32 %49, ptr %50, align 4
+  %50 = sext i32 %49 to i64
   %51 = load ptr, ptr %o, align 8
-  %52 = getelementptr %218, ptr %51, i32 0, i32 1
+  %52 = getelementptr %218, ptr %51, i32 0, i32 18
   %53 = load i32, ptr %52, align 4
-  %54 = getelementptr %38, ptr %chosen, i32 0, i32 1
-  store i32 %53, ptr %54, align 4
-  %55 = load ptr, ptr %o, align 8
-  %56 = getelementptr %218, ptr %55, i32 0, i32 2
-  %57 = load i32, ptr %56, align 4
-  %58 = getelementptr %38, ptr %chosen, i32 0, i32 2
-  store i32 %57, ptr %58, align 4
-  %59 = load ptr, ptr %o, align 8
-  %60 = getelementptr %218, ptr %59, i32 0, i32 3
-  %61 = load i32, ptr %60, align 4
-  %62 = getelementptr %38, ptr %chosen, i32 0, i32 3
-  store i32 %61, ptr %62, align 4
-  %63 = load ptr, ptr %o, align 8
-  %64 = getelementptr %218, ptr %63, i32 0, i32 5
-  %65 = load i32, ptr %64, align 4
-  %66 = getelementptr %38, ptr %chosen, i32 0, i32 4
-  store i32 %65, ptr %66, align 4
-  %67 = load ptr, ptr %o, align 8
-  %68 = getelementptr %218, ptr %67, i32 0, i32 7
-  %69 = load i32, ptr %68, align 4
-  %70 = getelementptr %38, ptr %chosen, i32 0, i32 5
-  store i32 %69, ptr %70, align 4
-  %71 = load ptr, ptr %o, align 8
-  %72 = getelementptr %218, ptr %71, i32 0, i32 8
-  %73 = load i32, ptr %72, align 4
-  %74 = icmp ne i32 %73, 0
-  %75 = zext i1 %74 to i8
-  %76 = getelementptr %38, ptr %chosen, i32 0, i32 6
-  store i8 %75, ptr %76, align 1
+  %54 = sext i32 %53 to i64
+  %55 = mul i64 %50, %54
+  %56 = mul i64 %55, 10
+  %57 = load ptr, ptr %self, align 8
+  %58 = getelementptr %215, ptr %57, i32 0, i32 1
+  %59 = getelementptr %217, ptr %58, i32 0, i32 18
+  store i64 %56, ptr %59, align 8
+  %60 = load ptr, ptr %o, align 8
+  %61 = getelementptr %218, ptr %60, i32 0, i32 17
+  %62 = load i32, ptr %61, align 4
+  %63 = sext i32 %62 to i64
+  %64 = load ptr, ptr %o, align 8
+  %65 = getelementptr %218, ptr %64, i32 0, i32 18
+  %66 = load i32, ptr %65, align 4
+  %67 = sext i32 %66 to i64
+  %68 = mul i64 %63, %67
+  %69 = mul i64 %68, 10
+  %70 = load ptr, ptr %self, align 8
+  %71 = getelementptr %215, ptr %70, i32 0, i32 1
+  %72 = getelementptr %217, ptr %71, i32 0, i32 19
+  store i64 %69, ptr %72, align 8
+  %73 = load ptr, ptr %o, align 8
+  %74 = getelementptr %218, ptr %73, i32 0, i32 0
+  %75 = load i32, ptr %74, align 4
+  %76 = getelementptr %38, ptr %chosen, i32 0, i32 0
+  store i32 %75, ptr %76, align 4
   %77 = load ptr, ptr %o, align 8
-  %78 = getelementptr %218, ptr %77, i32 0, i32 12
+  %78 = getelementptr %218, ptr %77, i32 0, i32 1
   %79 = load i32, ptr %78, align 4
-  %80 = icmp ne i32 %79, 0
-  %81 = zext i1 %80 to i8
-  %82 = getelementptr %38, ptr %chosen, i32 0, i32 9
-  store i8 %81, ptr %82, align 1
-  %83 = load ptr, ptr %o, align 8
-  %84 = getelementptr %218, ptr %83, i32 0, i32 13
-  %85 = load i32, ptr %84, align 4
-  %86 = icmp ne i32 %85, 0
-  %87 = zext i1 %86 to i8
-  %88 = getelementptr %38, ptr %chosen, i32 0, i32 7
-  store i8 %87, ptr %88, align 1
+  %80 = getelementptr %38, ptr %chosen, i32 0, i32 1
+  store i32 %79, ptr %80, align 4
+  %81 = load ptr, ptr %o, align 8
+  %82 = getelementptr %218, ptr %81, i32 0, i32 2
+  %83 = load i32, ptr %82, align 4
+  %84 = getelementptr %38, ptr %chosen, i32 0, i32 2
+  store i32 %83, ptr %84, align 4
+  %85 = load ptr, ptr %o, align 8
+  %86 = getelementptr %218, ptr %85, i32 0, i32 3
+  %87 = load i32, ptr %86, align 4
+  %88 = getelementptr %38, ptr %chosen, i32 0, i32 3
+  store i32 %87, ptr %88, align 4
   %89 = load ptr, ptr %o, align 8
-  call void @"$costs_of"(ptr noalias sret(%56) %2, ptr %89)
-  %90 = getelementptr %38, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %90, ptr align 8 %2, i64 608, i1 false)
-  %91 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
-  %92 = load ptr, ptr %self, align 8
-  %93 = getelementptr %215, ptr %92, i32 0, i32 3
-  store ptr %91, ptr %93, align 8
-  %94 = load ptr, ptr %o, align 8
-  %95 = getelementptr %218, ptr %94, i32 0, i32 11
-  %96 = load i32, ptr %95, align 4
-  %97 = icmp ne i32 %96, 0
-  %98 = zext i1 %97 to i8
-  %99 = load ptr, ptr %self, align 8
-  %100 = getelementptr %215, ptr %99, i32 0, i32 4
-  store i8 %98, ptr %100, align 1
-  %101 = load ptr, ptr %self, align 8
-  %102 = getelementptr %215, ptr %101, i32 0, i32 0
-  %103 = load ptr, ptr %self, align 8
-  %104 = getelementptr %215, ptr %103, i32 0, i32 2
-  %105 = load ptr, ptr %self, align 8
-  %106 = getelementptr %215, ptr %105, i32 0, i32 1
-  %107 = load ptr, ptr %message, align 8
-  %108 = call i32 @"$Loop.init.832"(ptr %102, ptr %104, ptr %chosen, ptr %106, ptr %107)
-  store i32 %108, ptr %code, align 4
-  %109 = load ptr, ptr %self, align 8
-  %110 = getelementptr %215, ptr %109, i32 0, i32 4
-  %111 = load i8, ptr %110, align 1
-  %112 = load ptr, ptr %self, align 8
-  %113 = getelementptr %215, ptr %112, i32 0, i32 0
-  %114 = getelementptr %216, ptr %113, i32 0, i32 10
-  store i8 %111, ptr %114, align 1
-  %115 = load i32, ptr %code, align 4
-  %116 = icmp ne i32 %115, 0
-  %117 = zext i1 %116 to i8
-  %118 = trunc i8 %117 to i1
-  br i1 %118, label %then2, label %else3
+  %90 = getelementptr %218, ptr %89, i32 0, i32 5
+  %91 = load i32, ptr %90, align 4
+  %92 = getelementptr %38, ptr %chosen, i32 0, i32 4
+  store i32 %91, ptr %92, align 4
+  %93 = load ptr, ptr %o, align 8
+  %94 = getelementptr %218, ptr %93, i32 0, i32 7
+  %95 = load i32, ptr %94, align 4
+  %96 = getelementptr %38, ptr %chosen, i32 0, i32 5
+  store i32 %95, ptr %96, align 4
+  %97 = load ptr, ptr %o, align 8
+  %98 = getelementptr %218, ptr %97, i32 0, i32 8
+  %99 = load i32, ptr %98, align 4
+  %100 = icmp ne i32 %99, 0
+  %101 = zext i1 %100 to i8
+  %102 = getelementptr %38, ptr %chosen, i32 0, i32 6
+  store i8 %101, ptr %102, align 1
+  %103 = load ptr, ptr %o, align 8
+  %104 = getelementptr %218, ptr %103, i32 0, i32 12
+  %105 = load i32, ptr %104, align 4
+  %106 = icmp ne i32 %105, 0
+  %107 = zext i1 %106 to i8
+  %108 = getelementptr %38, ptr %chosen, i32 0, i32 9
+  store i8 %107, ptr %108, align 1
+  %109 = load ptr, ptr %o, align 8
+  %110 = getelementptr %218, ptr %109, i32 0, i32 13
+  %111 = load i32, ptr %110, align 4
+  %112 = icmp ne i32 %111, 0
+  %113 = zext i1 %112 to i8
+  %114 = getelementptr %38, ptr %chosen, i32 0, i32 7
+  store i8 %113, ptr %114, align 1
+  %115 = load ptr, ptr %o, align 8
+  call void @"$costs_of"(ptr noalias sret(%56) %2, ptr %115)
+  %116 = getelementptr %38, ptr %chosen, i32 0, i32 8
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %116, ptr align 8 %2, i64 616, i1 false)
+  %117 = call ptr @"$bind_memory"(ptr %chosen, ptr %shape)
+  %118 = load ptr, ptr %self, align 8
+  %119 = getelementptr %215, ptr %118, i32 0, i32 3
+  store ptr %117, ptr %119, align 8
+  %120 = load ptr, ptr %o, align 8
+  %121 = getelementptr %218, ptr %120, i32 0, i32 11
+  %122 = load i32, ptr %121, align 4
+  %123 = icmp ne i32 %122, 0
+  %124 = zext i1 %123 to i8
+  %125 = load ptr, ptr %self, align 8
+  %126 = getelementptr %215, ptr %125, i32 0, i32 4
+  store i8 %124, ptr %126, align 1
+  %127 = load ptr, ptr %self, align 8
+  %128 = getelementptr %215, ptr %127, i32 0, i32 0
+  %129 = load ptr, ptr %self, align 8
+  %130 = getelementptr %215, ptr %129, i32 0, i32 2
+  %131 = load ptr, ptr %self, align 8
+  %132 = getelementptr %215, ptr %131, i32 0, i32 1
+  %133 = load ptr, ptr %message, align 8
+  %134 = call i32 @"$Loop.init.833"(ptr %128, ptr %130, ptr %chosen, ptr %132, ptr %133)
+  store i32 %134, ptr %code, align 4
+  %135 = load ptr, ptr %self, align 8
+  %136 = getelementptr %215, ptr %135, i32 0, i32 4
+  %137 = load i8, ptr %136, align 1
+  %138 = load ptr, ptr %self, align 8
+  %139 = getelementptr %215, ptr %138, i32 0, i32 0
+  %140 = getelementptr %216, ptr %139, i32 0, i32 10
+  store i8 %137, ptr %140, align 1
+  %141 = load i32, ptr %code, align 4
+  %142 = icmp ne i32 %141, 0
+  %143 = zext i1 %142 to i8
+  %144 = trunc i8 %143 to i1
+  br i1 %144, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   ret ptr null
@@ -100136,8 +100384,8 @@ else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %dead
-  %119 = load ptr, ptr %self, align 8
-  ret ptr %119
+  %145 = load ptr, ptr %self, align 8
+  ret ptr %145
 
 dead4:                                            ; No predecessors!
   ret ptr undef
@@ -100247,7 +100495,7 @@ entry:
   store i32 %2, ptr %num_pages, align 4
   store i32 %3, ptr %page_size, align 4
   %6 = load ptr, ptr %self, align 8
-  %7 = call ptr @memset(ptr %6, i32 0, i64 296)
+  %7 = call ptr @memset(ptr %6, i32 0, i64 336)
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %217, ptr %8, i32 0, i32 0
   store i8 1, ptr %9, align 1
@@ -100307,7 +100555,7 @@ entry:
   %54 = load i64, ptr %bytes, align 8
   %55 = call ptr @calloc(i64 3, i64 %54)
   %56 = load ptr, ptr %self, align 8
-  %57 = getelementptr %217, ptr %56, i32 0, i32 18
+  %57 = getelementptr %217, ptr %56, i32 0, i32 22
   store ptr %55, ptr %57, align 8
   %58 = getelementptr %32, ptr %shape, i32 0, i32 3
   %59 = load i32, ptr %58, align 4
@@ -100320,7 +100568,7 @@ entry:
   %65 = load ptr, ptr %self, align 8
   %66 = getelementptr %217, ptr %65, i32 0, i32 12
   %67 = load ptr, ptr %self, align 8
-  %68 = getelementptr %217, ptr %67, i32 0, i32 18
+  %68 = getelementptr %217, ptr %67, i32 0, i32 22
   %69 = load ptr, ptr %68, align 8
   call void @"$anon (./terra/scheduling/batch.t:115)"(ptr %66, ptr %shape, ptr %69)
   %70 = load %4, ptr %5, align 1
@@ -100344,7 +100592,7 @@ forbody:                                          ; preds = %forcond
   %81 = sext i32 %80 to i64
   %82 = getelementptr %49, ptr %79, i64 %81
   %83 = load ptr, ptr %self, align 8
-  %84 = getelementptr %217, ptr %83, i32 0, i32 18
+  %84 = getelementptr %217, ptr %83, i32 0, i32 22
   %85 = load ptr, ptr %84, align 8
   %86 = load i32, ptr %i, align 4
   %87 = add i32 %86, 1
@@ -100369,7 +100617,7 @@ merge:                                            ; preds = %forcond
 
 and.rhs:                                          ; preds = %and.lhs.true
   %100 = load ptr, ptr %self, align 8
-  %101 = getelementptr %217, ptr %100, i32 0, i32 18
+  %101 = getelementptr %217, ptr %100, i32 0, i32 22
   %102 = load ptr, ptr %101, align 8
   %103 = icmp ne ptr %102, null
   %104 = zext i1 %103 to i8
@@ -100422,7 +100670,7 @@ entry:
   %o = alloca ptr, align 8
   store ptr %1, ptr %o, align 8
   call void @"$costs.unbounded"(ptr noalias sret(%56) %3)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %result, ptr align 8 %3, i64 608, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %result, ptr align 8 %3, i64 616, i1 false)
   %4 = load ptr, ptr %o, align 8
   %5 = getelementptr %218, ptr %4, i32 0, i32 15
   %6 = load i32, ptr %5, align 4
@@ -100443,7 +100691,7 @@ forcond:                                          ; preds = %forbody, %entry
   br i1 %15, label %forbody, label %merge
 
 forbody:                                          ; preds = %forcond
-  %16 = getelementptr %56, ptr %result, i32 0, i32 1
+  %16 = getelementptr %56, ptr %result, i32 0, i32 2
   %17 = load i32, ptr %rows, align 4
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %218, ptr %18, i32 0, i32 16
@@ -100465,29 +100713,18 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %32 = load ptr, ptr %o, align 8
-  %33 = getelementptr %218, ptr %32, i32 0, i32 18
+  %33 = getelementptr %218, ptr %32, i32 0, i32 19
   %34 = load i32, ptr %33, align 4
   %35 = sitofp i32 %34 to double
-  %36 = getelementptr %56, ptr %result, i32 0, i32 2
+  %36 = getelementptr %56, ptr %result, i32 0, i32 3
   store double %35, ptr %36, align 8
   %37 = load ptr, ptr %o, align 8
-  %38 = getelementptr %218, ptr %37, i32 0, i32 19
+  %38 = getelementptr %218, ptr %37, i32 0, i32 20
   %39 = load i32, ptr %38, align 4
   %40 = sitofp i32 %39 to double
-  %41 = getelementptr %56, ptr %result, i32 0, i32 3
+  %41 = getelementptr %56, ptr %result, i32 0, i32 4
   store double %40, ptr %41, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 608, i1 false)
-  ret void
-
-dead:                                             ; No predecessors!
-  ret void
-}
-
-define internal void @"$costs.unbounded"(ptr noalias sret(%56) %0) {
-entry:
-  %result = alloca %56, align 8
-  %1 = call ptr @memset(ptr %result, i32 0, i64 608)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 608, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %0, ptr align 8 %result, i64 616, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -100503,7 +100740,7 @@ entry:
   store ptr %0, ptr %target, align 8
   store ptr %1, ptr %shape, align 8
   %2 = load ptr, ptr %shape, align 8
-  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).569"(ptr %2)
+  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %2)
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
@@ -100532,7 +100769,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.832"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.833"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -100551,7 +100788,7 @@ entry:
   store ptr %3, ptr %ranks, align 8
   store ptr %4, ptr %message, align 8
   %9 = load ptr, ptr %self, align 8
-  %10 = call ptr @memset(ptr %9, i32 0, i64 4144)
+  %10 = call ptr @memset(ptr %9, i32 0, i64 4160)
   %11 = load ptr, ptr %model, align 8
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %216, ptr %12, i32 0, i32 1
@@ -100559,7 +100796,7 @@ entry:
   %14 = load ptr, ptr %options, align 8
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %216, ptr %15, i32 0, i32 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 688, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %16, ptr align 8 %14, i64 696, i1 false)
   %17 = load ptr, ptr %ranks, align 8
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 0
@@ -100590,7 +100827,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.833"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.834"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -100611,7 +100848,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.834"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.835"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -100631,7 +100868,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.806"(ptr %54)
+  call void @"$Loop.publish_counters.807"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -100639,7 +100876,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.833"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.834"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -100709,7 +100946,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %216, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.762"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.763"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -100721,7 +100958,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %216, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.762"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.763"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -100733,7 +100970,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %216, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.762"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.763"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -100755,7 +100992,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %216, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.763", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.764", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -100806,7 +101043,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.764", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.765", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -100834,7 +101071,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.834"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.835"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -100863,7 +101100,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %216, ptr %22, i32 0, i32 4
@@ -100923,7 +101160,7 @@ entry:
   %67 = load ptr, ptr %o, align 8
   %68 = getelementptr %38, ptr %67, i32 0, i32 8
   %69 = getelementptr %40, ptr %chosen, i32 0, i32 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 608, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %69, ptr align 8 %68, i64 616, i1 false)
   %70 = load ptr, ptr %self, align 8
   %71 = getelementptr %216, ptr %70, i32 0, i32 3
   %72 = load ptr, ptr %self, align 8
@@ -100938,27 +101175,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5442" = alloca ptr, align 8
-  %"$5441" = alloca i32, align 4
-  %"$5440" = alloca ptr, align 8
+  %"$5451" = alloca ptr, align 8
+  %"$5450" = alloca i32, align 4
+  %"$5449" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5440", align 8
-  store i32 %2, ptr %"$5441", align 4
-  store ptr %3, ptr %"$5442", align 8
+  store ptr %1, ptr %"$5449", align 8
+  store i32 %2, ptr %"$5450", align 4
+  store ptr %3, ptr %"$5451", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5440", align 8
-  %7 = load i32, ptr %"$5441", align 4
-  %8 = load ptr, ptr %"$5442", align 8
-  %9 = call i32 @"$Loop.poll.835"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5449", align 8
+  %7 = load i32, ptr %"$5450", align 4
+  %8 = load ptr, ptr %"$5451", align 8
+  %9 = call i32 @"$Loop.poll.836"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.835"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.836"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -101009,7 +101246,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %22)
+  call void @"$Loop.lock.777"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %216, ptr %24, i32 0, i32 21
@@ -101042,7 +101279,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %216, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %44)
+  call void @"$Loop.unlock.779"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -101052,24 +101289,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5434" = alloca ptr, align 8
-  %"$5433" = alloca i64, align 8
+  %"$5443" = alloca ptr, align 8
+  %"$5442" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5433", align 8
-  store ptr %2, ptr %"$5434", align 8
+  store i64 %1, ptr %"$5442", align 8
+  store ptr %2, ptr %"$5443", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5433", align 8
-  %6 = load ptr, ptr %"$5434", align 8
-  %7 = call i32 @"$Loop.preempt.836"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5442", align 8
+  %6 = load ptr, ptr %"$5443", align 8
+  %7 = call i32 @"$Loop.preempt.837"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.836"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.837"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -101080,7 +101317,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.775"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.776"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -101089,29 +101326,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5456" = alloca ptr, align 8
-  %"$5455" = alloca ptr, align 8
-  %"$5454" = alloca ptr, align 8
-  %"$5453" = alloca i8, align 1
-  %"$5452" = alloca i32, align 4
-  %"$5451" = alloca ptr, align 8
+  %"$5465" = alloca ptr, align 8
+  %"$5464" = alloca ptr, align 8
+  %"$5463" = alloca ptr, align 8
+  %"$5462" = alloca i8, align 1
+  %"$5461" = alloca i32, align 4
+  %"$5460" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5451", align 8
-  store i32 %2, ptr %"$5452", align 4
+  store ptr %1, ptr %"$5460", align 8
+  store i32 %2, ptr %"$5461", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5453", align 1
-  store ptr %4, ptr %"$5454", align 8
-  store ptr %5, ptr %"$5455", align 8
-  store ptr %6, ptr %"$5456", align 8
+  store i8 %7, ptr %"$5462", align 1
+  store ptr %4, ptr %"$5463", align 8
+  store ptr %5, ptr %"$5464", align 8
+  store ptr %6, ptr %"$5465", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5451", align 8
-  %11 = load i32, ptr %"$5452", align 4
-  %12 = load i8, ptr %"$5453", align 1
-  %13 = load ptr, ptr %"$5454", align 8
-  %14 = load ptr, ptr %"$5455", align 8
-  %15 = load ptr, ptr %"$5456", align 8
+  %10 = load ptr, ptr %"$5460", align 8
+  %11 = load i32, ptr %"$5461", align 4
+  %12 = load i8, ptr %"$5462", align 1
+  %13 = load ptr, ptr %"$5463", align 8
+  %14 = load ptr, ptr %"$5464", align 8
+  %15 = load ptr, ptr %"$5465", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -101181,7 +101418,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.837")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.838")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -101206,7 +101443,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.782"(ptr %38)
+  call void @"$Loop.enter_turn.783"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -101219,7 +101456,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.800"(ptr %49)
+  call void @"$Loop.leave_turn.801"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -101256,7 +101493,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.789"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.790"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -101276,7 +101513,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.838"(ptr noalias sret(%188) %8, ptr %18)
+  call void @"$Loop.limits.839"(ptr noalias sret(%188) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -101364,7 +101601,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.810"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.811"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -101385,7 +101622,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.838"(ptr noalias sret(%188) %0, ptr %1) {
+define internal void @"$Loop.limits.839"(ptr noalias sret(%188) %0, ptr %1) {
 entry:
   %2 = alloca %188, align 8
   %3 = alloca %220, align 8
@@ -101505,7 +101742,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %216, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.839", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.840", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -101584,7 +101821,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %216, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.840", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.841", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -101657,7 +101894,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.792"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.793"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -101850,7 +102087,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.796"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.797"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -101907,7 +102144,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.799"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.800"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -101931,7 +102168,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.841"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.842"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %216, ptr %12, i32 0, i32 2
@@ -101948,7 +102185,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %216, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.841"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.842"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -101967,7 +102204,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.841"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.842"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -101982,7 +102219,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.841"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.842"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -102004,24 +102241,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5449" = alloca ptr, align 8
-  %"$5448" = alloca i32, align 4
+  %"$5458" = alloca ptr, align 8
+  %"$5457" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5448", align 4
-  store ptr %2, ptr %"$5449", align 8
+  store i32 %1, ptr %"$5457", align 4
+  store ptr %2, ptr %"$5458", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5448", align 4
-  %6 = load ptr, ptr %"$5449", align 8
-  %7 = call i32 @"$Loop.resize_pool.842"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5457", align 4
+  %6 = load ptr, ptr %"$5458", align 8
+  %7 = call i32 @"$Loop.resize_pool.843"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.842"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.843"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102052,15 +102289,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.782"(ptr %12)
+  call void @"$Loop.enter_turn.783"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.843"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.844"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.800"(ptr %18)
+  call void @"$Loop.leave_turn.801"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -102069,7 +102306,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.843"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.844"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -102087,7 +102324,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.844"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.845"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -102134,7 +102371,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.661", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.662", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -102157,7 +102394,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.824"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.825"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -102221,7 +102458,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.844"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.845"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102233,12 +102470,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %5)
+  call void @"$Loop.lock.777"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.845"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.846"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -102259,7 +102496,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %19)
+  call void @"$Loop.unlock.779"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -102279,7 +102516,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.845"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.846"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -102331,7 +102568,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %216, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.655", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.656", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -102384,7 +102621,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.656", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.657", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -102436,7 +102673,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %216, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.657", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.658", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -102460,7 +102697,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.790"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.791"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -102482,14 +102719,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.846"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.847"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.846"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.847"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -102562,7 +102799,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.658", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.659", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -102611,7 +102848,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.669", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.670", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -102684,28 +102921,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
-  %"$5468" = alloca ptr, align 8
-  %"$5467" = alloca ptr, align 8
-  %"$5466" = alloca i32, align 4
-  %"$5465" = alloca ptr, align 8
-  %"$5464" = alloca ptr, align 8
-  %"$5463" = alloca i32, align 4
+  %"$5477" = alloca ptr, align 8
+  %"$5476" = alloca ptr, align 8
+  %"$5475" = alloca i32, align 4
+  %"$5474" = alloca ptr, align 8
+  %"$5473" = alloca ptr, align 8
+  %"$5472" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5463", align 4
-  store ptr %2, ptr %"$5464", align 8
-  store ptr %3, ptr %"$5465", align 8
-  store i32 %4, ptr %"$5466", align 4
-  store ptr %5, ptr %"$5467", align 8
-  store ptr %6, ptr %"$5468", align 8
+  store i32 %1, ptr %"$5472", align 4
+  store ptr %2, ptr %"$5473", align 8
+  store ptr %3, ptr %"$5474", align 8
+  store i32 %4, ptr %"$5475", align 4
+  store ptr %5, ptr %"$5476", align 8
+  store ptr %6, ptr %"$5477", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %215, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5463", align 4
-  %10 = load ptr, ptr %"$5464", align 8
-  %11 = load ptr, ptr %"$5465", align 8
-  %12 = load i32, ptr %"$5466", align 4
-  %13 = load ptr, ptr %"$5467", align 8
-  %14 = load ptr, ptr %"$5468", align 8
+  %9 = load i32, ptr %"$5472", align 4
+  %10 = load ptr, ptr %"$5473", align 8
+  %11 = load ptr, ptr %"$5474", align 8
+  %12 = load i32, ptr %"$5475", align 4
+  %13 = load ptr, ptr %"$5476", align 8
+  %14 = load ptr, ptr %"$5477", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -102752,7 +102989,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.782"(ptr %16)
+  call void @"$Loop.enter_turn.783"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -102764,7 +103001,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.800"(ptr %26)
+  call void @"$Loop.leave_turn.801"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -102802,7 +103039,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.789"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.790"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -102897,7 +103134,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.793"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.794"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -102908,7 +103145,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.794"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.795"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -102998,7 +103235,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.796"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.797"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -103239,7 +103476,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.847", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.848", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -103282,7 +103519,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.848", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.849", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103335,7 +103572,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.849", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.850", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -103405,7 +103642,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.850")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.851")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -103459,7 +103696,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.791"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.792"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -103523,7 +103760,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103588,7 +103825,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.792"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.793"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -103617,7 +103854,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.828"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.829"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -103931,7 +104168,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103984,7 +104221,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.853", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.854", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -104069,27 +104306,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5438" = alloca ptr, align 8
-  %"$5437" = alloca i32, align 4
-  %"$5436" = alloca ptr, align 8
+  %"$5447" = alloca ptr, align 8
+  %"$5446" = alloca i32, align 4
+  %"$5445" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5436", align 8
-  store i32 %2, ptr %"$5437", align 4
-  store ptr %3, ptr %"$5438", align 8
+  store ptr %1, ptr %"$5445", align 8
+  store i32 %2, ptr %"$5446", align 4
+  store ptr %3, ptr %"$5447", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5436", align 8
-  %7 = load i32, ptr %"$5437", align 4
-  %8 = load ptr, ptr %"$5438", align 8
-  %9 = call i32 @"$Loop.set_masks.854"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5445", align 8
+  %7 = load i32, ptr %"$5446", align 4
+  %8 = load ptr, ptr %"$5447", align 8
+  %9 = call i32 @"$Loop.set_masks.855"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.854"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.855"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -104143,7 +104380,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.670", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.671", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -104166,19 +104403,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %38)
+  call void @"$Loop.lock.777"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.855"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.856"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %216, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %48)
+  call void @"$Loop.unlock.779"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -104187,7 +104424,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.855"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.856"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -104221,7 +104458,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %187, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.856"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.857"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -104279,7 +104516,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.856"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.857"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -104296,7 +104533,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %187, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.777"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.778"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -104321,7 +104558,7 @@ then2:                                            ; preds = %then
   %23 = load ptr, ptr %mask, align 8
   %24 = getelementptr %187, ptr %23, i32 0, i32 0
   %25 = load i64, ptr %24, align 8
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.124", i64 %25)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.125", i64 %25)
   %27 = load ptr, ptr %target, align 8
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
@@ -104349,7 +104586,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %187, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.857"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.858"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -104384,7 +104621,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.857"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.858"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -104423,7 +104660,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.671", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.672", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -104475,7 +104712,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.672", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.673", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -104527,7 +104764,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.673", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.674", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -104557,27 +104794,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5428" = alloca ptr, align 8
-  %"$5427" = alloca ptr, align 8
-  %"$5426" = alloca ptr, align 8
+  %"$5437" = alloca ptr, align 8
+  %"$5436" = alloca ptr, align 8
+  %"$5435" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5426", align 8
-  store ptr %2, ptr %"$5427", align 8
-  store ptr %3, ptr %"$5428", align 8
+  store ptr %1, ptr %"$5435", align 8
+  store ptr %2, ptr %"$5436", align 8
+  store ptr %3, ptr %"$5437", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5426", align 8
-  %7 = load ptr, ptr %"$5427", align 8
-  %8 = load ptr, ptr %"$5428", align 8
-  %9 = call i32 @"$Loop.submit.858"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$5435", align 8
+  %7 = load ptr, ptr %"$5436", align 8
+  %8 = load ptr, ptr %"$5437", align 8
+  %9 = call i32 @"$Loop.submit.859"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.858"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.859"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -104602,13 +104839,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %13)
+  call void @"$Loop.lock.777"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.838"(ptr noalias sret(%188) %8, ptr %15)
+  call void @"$Loop.limits.839"(ptr noalias sret(%188) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %16)
+  call void @"$Loop.unlock.779"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -104635,12 +104872,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %29)
+  call void @"$Loop.lock.777"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.859"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.860"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -104661,7 +104898,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %43)
+  call void @"$Loop.unlock.779"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -104693,7 +104930,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.859"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.860"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -104714,7 +104951,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.790"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.791"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -104734,7 +104971,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.838"(ptr noalias sret(%188) %6, ptr %15)
+  call void @"$Loop.limits.839"(ptr noalias sret(%188) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -104766,7 +105003,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.860"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.861"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -104796,7 +105033,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.861"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.862"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -104823,7 +105060,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.862"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.863"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -104892,7 +105129,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.860"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.861"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -104939,7 +105176,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %216, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.711", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.712", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -104967,7 +105204,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.861"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.862"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105041,7 +105278,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.712", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -105069,7 +105306,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.862"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.863"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105101,7 +105338,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %216, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.863", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.864", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -105126,7 +105363,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.721", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -105157,7 +105394,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.863"(ptr %0) {
+define internal ptr @"$engine_thread.864"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -105166,7 +105403,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.864"(ptr %3)
+  call void @"$Loop.run.865"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -105174,7 +105411,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.864"(ptr %0) {
+define internal void @"$Loop.run.865"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105187,7 +105424,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.865"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.866"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -105198,7 +105435,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.812"(ptr %13)
+  call void @"$Loop.iterate.813"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %216, ptr %15, i32 0, i32 5
@@ -105208,7 +105445,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.782"(ptr %18)
+  call void @"$Loop.enter_turn.783"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %216, ptr %20, i32 0, i32 5
@@ -105217,7 +105454,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.865"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.866"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -105226,7 +105463,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %3)
+  call void @"$Loop.lock.777"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 21
@@ -105278,7 +105515,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %42)
+  call void @"$Loop.unlock.779"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -105293,7 +105530,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.866"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.867"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -105302,7 +105539,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.866"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.867"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105373,21 +105610,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5444" = alloca i64, align 8
+  %"$5453" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5444", align 8
+  store i64 %1, ptr %"$5453", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5444", align 8
-  %5 = call i32 @"$Loop.wait.867"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5453", align 8
+  %5 = call i32 @"$Loop.wait.868"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.867"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.868"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -105417,7 +105654,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.776"(ptr %11)
+  call void @"$Loop.lock.777"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -105459,7 +105696,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.778"(ptr %37)
+  call void @"$Loop.unlock.779"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -105506,7 +105743,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.868"(ptr %blocks)
+  call void @"$Vector.init.869"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -105559,7 +105796,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.869"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.870"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -105598,7 +105835,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.871"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.872"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -105631,7 +105868,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.872"(ptr %blocks)
+  call void @"$Vector.free.873"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -105642,7 +105879,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.868"(ptr %0) {
+define internal void @"$Vector.init.869"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105658,7 +105895,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.869"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.870"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -105669,7 +105906,7 @@ entry:
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.870"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.871"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -105706,7 +105943,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.870"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.871"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -105805,7 +106042,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.871"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.872"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -105848,7 +106085,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.872"(ptr %0) {
+define internal void @"$Vector.free.873"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105860,7 +106097,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.868"(ptr %7)
+  call void @"$Vector.init.869"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -105887,7 +106124,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.873"(ptr %map)
+  call void @"$Map.init.874"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -105914,7 +106151,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.876"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.877"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -105966,7 +106203,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.885"(ptr %map)
+  call void @"$Map.clear.886"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -105983,7 +106220,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.876"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.877"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -105999,7 +106236,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.887"(ptr %map)
+  call void @"$Map.free.888"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -106014,7 +106251,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.876"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.877"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -106024,7 +106261,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.873"(ptr %0) {
+define internal void @"$Map.init.874"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106038,7 +106275,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %222, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.874"(ptr %8)
+  call void @"$Vector.init.875"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %222, ptr %10, i32 0, i32 2
@@ -106047,7 +106284,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.874"(ptr %0) {
+define internal void @"$Vector.init.875"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -106104,7 +106341,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.876"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.877"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -106137,7 +106374,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.880"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.881"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -106150,7 +106387,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.880"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.881"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -106173,7 +106410,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.875", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.876", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -106195,7 +106432,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.876"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.877"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -106239,13 +106476,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.879"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.880"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.877"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.878"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -106269,7 +106506,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %222, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.878"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.879"(ptr %37, i64 %39)
   %41 = getelementptr %224, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -106277,7 +106514,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.877"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.878"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -106330,7 +106567,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.878"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.879"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %224, ptr %37, i32 0, i32 1
@@ -106386,7 +106623,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.878"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.879"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -106429,7 +106666,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.879"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.880"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -106457,7 +106694,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.880"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.881"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %224, align 8
   %5 = alloca %224, align 8
@@ -106482,7 +106719,7 @@ entry:
   %14 = getelementptr %223, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.881"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.882"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -106503,7 +106740,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.879"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.880"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -106512,7 +106749,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.877"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.878"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 2
@@ -106538,7 +106775,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.878"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.879"(ptr %45, i64 %53)
   %55 = getelementptr %224, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -106576,7 +106813,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.884"(ptr %57, ptr byval(%224) %4)
+  %74 = call zeroext i1 @"$Vector.push.885"(ptr %57, ptr byval(%224) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -106610,7 +106847,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.881"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.882"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -106650,7 +106887,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %222, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.882"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.883"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -106658,7 +106895,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.883"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.884"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -106679,7 +106916,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.882"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.883"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -106778,7 +107015,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.883"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.884"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -106791,7 +107028,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 2
   %5 = load i64, ptr %size, align 8
-  %6 = call zeroext i1 @"$Vector.resize.186"(ptr %4, i64 %5)
+  %6 = call zeroext i1 @"$Vector.resize.187"(ptr %4, i64 %5)
   %7 = zext i1 %6 to i8
   %8 = trunc i8 %7 to i1
   br i1 %8, label %else, label %then
@@ -106852,7 +107089,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.878"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.879"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -106871,7 +107108,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.877"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.878"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -106885,7 +107122,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.884"(ptr %0, ptr byval(%224) %1) {
+define internal zeroext i1 @"$Vector.push.885"(ptr %0, ptr byval(%224) %1) {
 entry:
   %value = alloca %224, align 8
   %self = alloca ptr, align 8
@@ -106896,7 +107133,7 @@ entry:
   %4 = getelementptr %223, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.882"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.883"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -106932,7 +107169,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.885"(ptr %0) {
+define internal void @"$Map.clear.886"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106940,16 +107177,16 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.886"(ptr %4)
+  call void @"$Vector.clear.887"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
-  call void @"$Vector.clear.184"(ptr %7)
+  call void @"$Vector.clear.185"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.clear.886"(ptr %0) {
+define internal void @"$Vector.clear.887"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -106959,7 +107196,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.887"(ptr %0) {
+define internal void @"$Map.free.888"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106967,7 +107204,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.888"(ptr %4)
+  call void @"$Vector.free.889"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
@@ -106976,7 +107213,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.888"(ptr %0) {
+define internal void @"$Vector.free.889"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106988,7 +107225,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.874"(ptr %7)
+  call void @"$Vector.init.875"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -107234,7 +107471,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.889", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.890", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -107262,7 +107499,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %230, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %230, ptr %6, i32 0, i32 2
-  store ptr @"$string.889", ptr %28, align 8
+  store ptr @"$string.890", ptr %28, align 8
   %29 = getelementptr %230, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %230, ptr %6, align 8
@@ -107305,7 +107542,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.890")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.891")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -107345,7 +107582,7 @@ entry:
   %14 = load %4, ptr %13, align 1
   call void @"$Arena.init"(ptr %arena)
   %15 = load %4, ptr %12, align 1
-  call void @"$Vector.init.151"(ptr %tensors)
+  call void @"$Vector.init.152"(ptr %tensors)
   %16 = load %4, ptr %11, align 1
   call void @"$Problems.init"(ptr %found)
   %17 = load %4, ptr %10, align 1
@@ -107358,7 +107595,7 @@ entry:
   %21 = getelementptr %163, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %163, ptr %reader, i32 0, i32 4
-  store ptr @"$string.889", ptr %22, align 8
+  store ptr @"$string.890", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %231, ptr %9, i32 0, i32 0
@@ -107383,7 +107620,7 @@ entry:
   %37 = zext i1 %36 to i8
   store i8 %37, ptr %is_sound, align 1
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.390", ptr %38)
+  %39 = call i32 @"$Problems.report"(ptr %found, ptr @"$string.391", ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i8, ptr %is_sound, align 1
   %41 = load i32, ptr %code, align 4
@@ -107408,7 +107645,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.891")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.892")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -107430,7 +107667,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %merge1
   call void @"$Problems.free"(ptr %found)
   %62 = load %4, ptr %6, align 1
-  call void @"$Vector.free.384"(ptr %tensors)
+  call void @"$Vector.free.385"(ptr %tensors)
   %63 = load %4, ptr %5, align 1
   call void @"$Arena.free"(ptr %arena)
   %64 = load %4, ptr %4, align 1
@@ -107547,7 +107784,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.889", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.890", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -107641,15 +107878,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$5359" = alloca i32, align 4
-  %"$5358" = alloca i32, align 4
+  %"$5367" = alloca i32, align 4
+  %"$5366" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5358", align 4
-  store i32 %2, ptr %"$5359", align 4
+  store i32 %1, ptr %"$5366", align 4
+  store i32 %2, ptr %"$5367", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5358", align 4
-  %6 = load i32, ptr %"$5359", align 4
+  %5 = load i32, ptr %"$5366", align 4
+  %6 = load i32, ptr %"$5367", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -107758,15 +107995,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5349" = alloca ptr, align 8
-  %"$5348" = alloca i32, align 4
+  %"$5357" = alloca ptr, align 8
+  %"$5356" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5348", align 4
-  store ptr %2, ptr %"$5349", align 8
+  store i32 %1, ptr %"$5356", align 4
+  store ptr %2, ptr %"$5357", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5348", align 4
-  %5 = load ptr, ptr %"$5349", align 8
+  %4 = load i32, ptr %"$5356", align 4
+  %5 = load ptr, ptr %"$5357", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -107776,12 +108013,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5362" = alloca i32, align 4
+  %"$5370" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5362", align 4
+  store i32 %1, ptr %"$5370", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5362", align 4
+  %3 = load i32, ptr %"$5370", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -107893,12 +108130,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5356" = alloca i32, align 4
+  %"$5364" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5356", align 4
+  store i32 %1, ptr %"$5364", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5356", align 4
+  %3 = load i32, ptr %"$5364", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -107908,18 +108145,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5353" = alloca ptr, align 8
-  %"$5352" = alloca i32, align 4
-  %"$5351" = alloca i32, align 4
+  %"$5361" = alloca ptr, align 8
+  %"$5360" = alloca i32, align 4
+  %"$5359" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5351", align 4
-  store i32 %2, ptr %"$5352", align 4
-  store ptr %3, ptr %"$5353", align 8
+  store i32 %1, ptr %"$5359", align 4
+  store i32 %2, ptr %"$5360", align 4
+  store ptr %3, ptr %"$5361", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5351", align 4
-  %6 = load i32, ptr %"$5352", align 4
-  %7 = load ptr, ptr %"$5353", align 8
+  %5 = load i32, ptr %"$5359", align 4
+  %6 = load i32, ptr %"$5360", align 4
+  %7 = load ptr, ptr %"$5361", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -107930,12 +108167,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5346" = alloca i32, align 4
+  %"$5354" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5346", align 4
+  store i32 %1, ptr %"$5354", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5346", align 4
+  %4 = load i32, ptr %"$5354", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -107947,12 +108184,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5344" = alloca i32, align 4
+  %"$5352" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5344", align 4
+  store i32 %1, ptr %"$5352", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5344", align 4
+  %4 = load i32, ptr %"$5352", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -108055,7 +108292,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.646", ptr @"$string.892")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.647", ptr @"$string.893")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -108102,7 +108339,7 @@ then9:                                            ; preds = %then5
   %43 = getelementptr %5, ptr %42, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.102")
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.103")
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -108136,7 +108373,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.893"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.894"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -108186,7 +108423,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.899")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.900")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -108214,7 +108451,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.893"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.894"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -108275,7 +108512,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.837")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.838")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -108310,7 +108547,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.894"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.895"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -108322,7 +108559,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.894"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.895"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -108422,7 +108659,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.895"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.896"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -108447,7 +108684,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.896"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.897"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -108479,7 +108716,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.895"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.896"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -108531,7 +108768,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.839", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.840", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -108610,7 +108847,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.840", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.841", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -108662,7 +108899,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.896"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.897"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108719,7 +108956,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.897"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.898"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -108747,7 +108984,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.897"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.898"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108774,7 +109011,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.898"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.899"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -108940,7 +109177,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.898"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.899"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -108957,7 +109194,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.841"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.842"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -108974,7 +109211,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.841"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.842"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -108993,7 +109230,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.841"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.842"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -109084,7 +109321,7 @@ then2:                                            ; preds = %then
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.102")
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %24, i64 1024, ptr @"$string.103")
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -109116,7 +109353,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.900"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.901"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -109160,7 +109397,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.901", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.902", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -109190,7 +109427,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.902"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.903"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -109202,7 +109439,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.900"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.901"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -109263,7 +109500,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.847", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.848", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -109306,7 +109543,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.848", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.849", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -109359,7 +109596,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.849", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.850", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -109429,7 +109666,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.850")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.851")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -109521,7 +109758,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.902"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.903"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -109569,7 +109806,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.903"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.904"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -109581,7 +109818,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.903"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.904"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -109636,7 +109873,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.904"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.905"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -109761,7 +109998,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.906"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.907"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -109802,7 +110039,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.907"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.908"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -109836,7 +110073,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.909"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.910"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -109866,7 +110103,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.904"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.905"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -109893,7 +110130,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.900"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.901"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -109932,7 +110169,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.905"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.906"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -109986,7 +110223,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.905"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.906"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -110076,7 +110313,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.851", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -110109,7 +110346,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.906"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.907"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -110186,7 +110423,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.907"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.908"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -110234,7 +110471,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.908"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.909"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -110278,7 +110515,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.908"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.909"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -110294,7 +110531,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.908"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.909"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -110370,7 +110607,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.909"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.910"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -110456,7 +110693,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -110509,7 +110746,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.853", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.854", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -110625,12 +110862,12 @@ entry:
   %16 = load i32, ptr %num_outputs, align 4
   %17 = add i32 %15, %16
   call void @"$measured_options"(ptr noalias sret(%218) %9, i32 %14, i32 %17)
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 80, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %o, ptr align 4 %9, i64 84, i1 false)
   call void @"$shape_of"(ptr noalias sret(%32) %8, ptr %o)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %7, ptr align 4 %8, i64 28, i1 false)
   %18 = call ptr @"$bind_step"(ptr %step, ptr byval(%32) %7)
   store ptr %18, ptr %memory, align 8
-  %19 = call ptr @memset(ptr %self, i32 0, i64 1264)
+  %19 = call ptr @memset(ptr %self, i32 0, i64 1272)
   %20 = getelementptr %39, ptr %self, i32 0, i32 2
   store ptr %step, ptr %20, align 8
   %21 = load i32, ptr %context, align 4
@@ -110696,7 +110933,7 @@ entry:
   store i32 %9, ptr %10, align 4
   %11 = getelementptr %218, ptr %o, i32 0, i32 9
   store i32 151552, ptr %11, align 4
-  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 80, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %0, ptr align 4 %o, i64 84, i1 false)
   ret void
 
 dead:                                             ; No predecessors!
@@ -110723,7 +110960,7 @@ entry:
   %9 = getelementptr %47, ptr %8, i32 0, i32 12
   %10 = getelementptr %38, ptr %bound, i32 0, i32 11
   %11 = load ptr, ptr %10, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).570"(ptr %9, ptr %shape, ptr %11)
+  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %9, ptr %shape, ptr %11)
   %12 = load %4, ptr %4, align 1
   %13 = load ptr, ptr %step, align 8
   %14 = getelementptr %47, ptr %13, i32 0, i32 13
@@ -110853,7 +111090,7 @@ entry:
   %71 = getelementptr %235, ptr %"<structcast>", i32 0, i32 8
   %72 = load %56, ptr %71, align 8
   store %56 %72, ptr %70, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %chosen, ptr align 8 %9, i64 640, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %chosen, ptr align 8 %9, i64 648, i1 false)
   %73 = load ptr, ptr %o, align 8
   %74 = getelementptr %218, ptr %73, i32 0, i32 9
   %75 = load i32, ptr %74, align 4
@@ -111231,7 +111468,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %47, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.911", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.912", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -111322,7 +111559,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.910"(ptr %36)
+  call void @"$Vector.clear.911"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -111349,7 +111586,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.910"(ptr %0) {
+define internal void @"$Vector.clear.911"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
