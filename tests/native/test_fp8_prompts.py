@@ -1,5 +1,6 @@
 """Prompt rows over a cache of E4M3 codes: groups, heads, pages, ragged calls, chunks and NaN."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,7 +39,7 @@ class Work:
     """Segments of (context, new tokens) over pages of their own in a shuffled pool."""
 
     heads: Heads
-    batch: tuple[tuple[int, int], ...] = RAGGED
+    batch: Sequence[tuple[int, int]] = RAGGED
     page_size: int = 16
     scales: HeadScales = NO_SCALES
     greatest_code: int = fp8.NAN_CODE - 1
@@ -92,7 +93,7 @@ def cache_of(device, work: Work, codes: np.ndarray, live: np.ndarray) -> PagedCa
     )
     padded = -(-work.heads.head_dim // HALF_BYTES) * HALF_BYTES
     stored = np.zeros((*codes.shape[:3], padded), np.uint8)
-    stored[..., : codes.shape[3]] = codes
+    stored[:, :, :, : codes.shape[3]] = codes
     dead = np.full_like(stored, fp8.NAN_CODE)
     cache.put_codes(1 - LAYER, dead)
     cache.put_codes(LAYER, np.where(live[None, :, None, None], stored, dead))
