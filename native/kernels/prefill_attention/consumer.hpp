@@ -13,6 +13,7 @@ struct Accumulators {
   uint32_t weights[Tile::kKeys / 16][4];
   float output[Tile::kValueParts][Tile::kValueColumns / 2];
   RowState rows;
+  float factor;
 };
 
 template <typename Tile>
@@ -127,7 +128,7 @@ __device__ void Consumer<Tile>::begin(const Item& item,
   int32_t positions[kThreadRows];
   row_positions<Tile>(item, parameters.group, index, positions);
   mask_future(state.scores, (item.num_key_tiles - 1) * Tile::kKeys, positions);
-  update_softmax<true>(state.scores, state.rows, parameters.exponent_factor);
+  update_softmax<true>(state.scores, state.rows, state.factor);
   pack_weights(state.scores, state.weights);
 }
 
@@ -153,7 +154,7 @@ __device__ void Consumer<Tile>::advance(const Item& item, int32_t tile,
     row_positions<Tile>(item, parameters.group, index, positions);
     mask_future(state.scores, tile * Tile::kKeys, positions);
   }
-  update_softmax<masked>(state.scores, state.rows, parameters.exponent_factor);
+  update_softmax<masked>(state.scores, state.rows, state.factor);
   ptx::wgmma_wait<0>();
   hold_all(state.output);
   release(control.values, values);
@@ -196,6 +197,7 @@ __device__ inline void consume(const Parameters& parameters,
     const Item item =
         make_item<Tile>(parameters, control.table, item_index(turn));
     Accumulators<Tile> state;
+    state.factor = exponent_factor<Tile>(parameters, item);
     consumer.attend(item, state);
     const int32_t row = item.first_row + index * kConsumerRows +
                         thread / kWarpThreads * 16 + thread % kWarpThreads / 4;
