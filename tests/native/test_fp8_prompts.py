@@ -1,4 +1,4 @@
-"""Prompt rows over a cache of E4M3 codes: groups, heads, pages, ragged calls, chunks and NaN."""
+"""Prompt rows over a cache of E4M3 codes, q and weights in FP16: heads, pages, chunks and NaN."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +26,7 @@ CHUNK_SIZES = (129, 64, 23, 1)
 CHUNKED_LENGTH = 300
 MANY_SEGMENTS = 600
 LEAST_NORMAL_CODE = 8
+PAST_F16 = 2.0**16
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +170,7 @@ def test_codes_below_the_least_normal_one(device):
 
 @pytest.mark.parametrize("heads", [Heads(1, 1, 256), Heads(2, 2, 128), Heads(4, 4, 64)], ids=str)
 def test_every_code_alone_comes_back(device, heads):
-    """A row that attends to one token gives its values, whose every code BF16 holds: NaN is NaN."""
+    """A row that attends to one token gives its values, exact in FP16 and BF16: NaN is NaN."""
     work = Work(heads, ((1, 1),))
     (segment,) = work.segments()
     codes = work.drawn_codes()
@@ -178,6 +179,18 @@ def test_every_code_alone_comes_back(device, heads):
     cache = cache_of(device, work, codes, live_slots(work, [segment]))
     actual = cache.attend(work.queries(device), [segment], 0, LAYER)
     np.testing.assert_array_equal(actual[0], fp8.ALL_VALUES.astype(np.float32))
+
+
+def test_queries_past_the_greatest_of_fp16_are_that(device):
+    work = Work(Heads(12, 1, 128), ((150, 40),))
+    segments, codes, queries = work.segments(), work.drawn_codes(), work.queries(device)
+    cache = cache_of(device, work, codes, live_slots(work, segments))
+    large = np.copysign(PAST_F16, queries[:, ::5])
+    queries[:, ::5] = large
+    found = cache.attend(queries, segments, 0, LAYER)
+    queries[:, ::5] = large * PAST_F16
+    assert np.all(np.isfinite(found))
+    np.testing.assert_array_equal(cache.attend(queries, segments, 0, LAYER), found)
 
 
 def test_a_key_that_is_nan_reaches_the_rows_from_it_on(device):

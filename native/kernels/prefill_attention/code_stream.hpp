@@ -49,7 +49,6 @@ struct CodeStream {
   const Staging<Tile>& staging;
   int32_t turn;
   int32_t tile;
-  int32_t step;
   int32_t first_tile;
   const uint8_t* source;
 
@@ -58,11 +57,13 @@ struct CodeStream {
       : parameters(given), table(segments), staging(ring), turn(-1), tile(0) {
     begin_tile();
 #pragma unroll 1
-    for (int32_t slot = 0; slot < Tile::kStagedBlocks; ++slot) request(slot);
+    for (int32_t slot = 0; slot < Tile::kStagedBlocks; ++slot) {
+      request(slot, slot % kWarpTileBlocks);
+      advance(slot % kWarpTileBlocks);
+    }
   }
 
   __device__ void begin_tile() {
-    step = 0;
     const bool begins_item = --tile < 0;
     turn += begins_item;
     if (!begins_item && tile > first_tile - kTilesAtOnce) return;
@@ -81,27 +82,26 @@ struct CodeStream {
         look_up<Tile>(parameters, item, tile - lane / kWarpTileCopies,
                       block.tile_block, true);
     first_tile = tile;
-    source = nullptr;
-    if (copy.num_tokens > 0)
-      source = static_cast<const uint8_t*>(cache.data) +
-               page_offset(cache, parameters.layer, item.kv_head, copy.page) +
-               copy.block * block_bytes(GLM_DTYPE_F8_E4M3, cache.head_dim) +
-               block.code_half * kBlockHalfBytes;
+    source = static_cast<const uint8_t*>(cache.data) +
+             page_offset(cache, parameters.layer, item.kv_head, copy.page) +
+             copy.block * block_bytes(GLM_DTYPE_F8_E4M3, cache.head_dim) +
+             block.code_half * kBlockHalfBytes;
   }
 
-  __device__ void request(int32_t slot) {
+  __device__ void advance(int32_t step) {
+    if (tile >= 0 && step == kWarpTileBlocks - 1) begin_tile();
+  }
+
+  __device__ void request(int32_t slot, int32_t step) const {
     if (tile < 0) return;
     const int32_t lane = threadIdx.x % kWarpThreads;
     if (lane ==
         (first_tile - tile) * kWarpTileCopies + step % kWarpTileCopies) {
       const int32_t half = step / kWarpTileCopies * Tile::kCodeHalves;
-      const bool copies = source != nullptr;
-      ptx::barrier_expect(&staging.full[slot], copies ? kBlockHalfBytes : 0);
-      if (copies)
-        ptx::bulk_copy(staging.block(slot), source + half * kBlockHalfBytes,
-                       kBlockHalfBytes, &staging.full[slot]);
+      ptx::barrier_expect(&staging.full[slot], kBlockHalfBytes);
+      ptx::bulk_copy(staging.block(slot), source + half * kBlockHalfBytes,
+                     kBlockHalfBytes, &staging.full[slot]);
     }
-    if (++step == kWarpTileBlocks) begin_tile();
   }
 };
 

@@ -19,8 +19,11 @@ constexpr int32_t kHalfDims = kHalfBytes / 2;
 constexpr int32_t kHalfChunks = kHalfBytes / kChunkBytes;
 constexpr int32_t kBlockHalfBytes = kBlockTokens * kHalfBytes;
 
+struct Bf16Products;
+
 template <int32_t halves>
 struct Tiling {
+  using Products = Bf16Products;
   static constexpr bool kHasScales = false;
   static constexpr int32_t kHalves = halves;
   static constexpr int32_t kKeys = halves <= 2 ? 128 : 64;
@@ -34,6 +37,8 @@ struct Tiling {
   static constexpr int32_t kTileBytes = halves * kTileHalfBytes;
   static constexpr int32_t kQueryHalfBytes = kRowTile * kHalfBytes;
   static constexpr int32_t kQueryBytes = halves * kQueryHalfBytes;
+  static constexpr int32_t kQueryRowChunks = halves * kHalfChunks;
+  static constexpr int32_t kQueryChunks = kRowTile * kQueryRowChunks;
   static constexpr int32_t kProducerRegisters = 56;
   static constexpr int32_t kConsumerRegisters = 224;
   static constexpr int32_t kTileProducers = 1;
