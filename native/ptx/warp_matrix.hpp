@@ -55,11 +55,31 @@ __device__ inline uint32_t half_of_e4m3(uint32_t codes) {
   return result;
 }
 
+__device__ inline uint2 halves_of_e4m3(uint32_t codes) {
+  uint2 result;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}\n"
+      : "=r"(result.x), "=r"(result.y)
+      : "r"(codes));
+  return result;
+}
+
 __device__ inline uint32_t finite_halves(float low, float high) {
   uint32_t result;
   asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;"
       : "=r"(result)
       : "f"(high), "f"(low));
+  return result;
+}
+
+__device__ inline uint32_t halves_of_bf16(uint32_t pair) {
+  return finite_halves(__uint_as_float(pair << 16),
+                       __uint_as_float(pair & 0xFFFF0000u));
+}
+
+__device__ inline uint32_t halves(float low, float high) {
+  uint32_t result;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
 

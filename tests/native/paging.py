@@ -118,6 +118,18 @@ class PagedCache:
         ordered = straight.transpose(3, 0, 2, 5, 1, 4, 6)
         return ordered.reshape(2, num_pages * self.page_size, num_kv_heads, -1)
 
+    def put_codes(self, layer: int, codes: np.ndarray) -> None:
+        """What codes() gives, the other way."""
+        num_pages, num_kv_heads = self.struct.num_pages, self.heads.num_kv_heads
+        num_blocks = self.page_size // BLOCK_TOKENS
+        shape = (2, num_pages, num_blocks, BLOCK_TOKENS, num_kv_heads, -1, HALF_BYTES)
+        straight = codes.reshape(shape).transpose(1, 4, 2, 0, 5, 3, 6)
+        token, byte = np.ogrid[:BLOCK_TOKENS, :HALF_BYTES]
+        place = np.broadcast_to(byte ^ token % 8 * CHUNK_BYTES, straight.shape)
+        pages = self.contents()
+        pages[:, layer] = np.take_along_axis(straight, place, axis=-1).reshape(num_pages, -1)
+        self.fill(pages)
+
     def fill(self, pages: np.ndarray) -> None:
         """Sets all bytes from [page][layer][byte]."""
         self.device.upload(self.struct.data, self.turned(pages))

@@ -29,6 +29,8 @@ EXPERTS = {
     "many": (64, 128, 640, 8),
     "of_one": (1, 64, 48, 1),
 }
+UNEVEN = (40, 640, 640, 4)
+UNEVENNESS = 1.2
 
 
 def most_rows(device) -> int:
@@ -70,14 +72,7 @@ def test_linear_of_a_prompt(device, matrix, dtype):
     assert_linear(device, *matrix, dtype, MOST_ROWS)
 
 
-@pytest.mark.parametrize("loudness", [1.0, 60.0], ids=["usual", "gates_past_the_exponential"])
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize("shape", EXPERTS.values(), ids=EXPERTS)
-def test_experts(device, shape, dtype, loudness):
-    stack, values, given, ids, weights = problem(device, most_rows(device), *shape, dtype)
-    if loudness != 1.0:
-        louder = op.as_activation(device, loudness * values)
-        given = op.quantise(device, louder) if dtype == FP8 else louder
+def assert_experts(device, stack, values, given, ids, weights):
     initial = op.as_activation(
         device, shapes.generator("any initial").standard_normal(values.shape)
     )
@@ -87,3 +82,37 @@ def test_experts(device, shape, dtype, loudness):
         return op.experts(device, stack, op.rows_of(given, part), *routes, initial=initial[part])
 
     assert_rows_of_counts(operation, operation(slice(None)), COUNTS)
+
+
+def uneven_ids(num_tokens, num_experts, top_k):
+    """Different experts for each row, the first ones far more often than the last."""
+    noise = shapes.generator("uneven", num_tokens, num_experts).gumbel(
+        size=(num_tokens, num_experts)
+    )
+    scores = noise - UNEVENNESS * np.log1p(np.arange(num_experts))
+    return np.argsort(-scores, axis=1)[:, :top_k].astype(np.int32)
+
+
+@pytest.mark.parametrize("loudness", [1.0, 60.0], ids=["usual", "gates_past_the_exponential"])
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("shape", EXPERTS.values(), ids=EXPERTS)
+def test_experts(device, shape, dtype, loudness):
+    stack, values, given, ids, weights = problem(device, most_rows(device), *shape, dtype)
+    if loudness != 1.0:
+        louder = op.as_activation(device, loudness * values)
+        given = op.quantise(device, louder) if dtype == FP8 else louder
+    assert_experts(device, stack, values, given, ids, weights)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_experts_of_few_and_many_rows_in_turns(device, dtype):
+    if not device.facts.packs_tiles:
+        pytest.skip("the CPU device has one kernel for all: --device-kind cuda runs it")
+    num_experts, _, _, top_k = UNEVEN
+    stack, values, given, _, weights = problem(device, most_rows(device), *UNEVEN, dtype)
+    ids = uneven_ids(len(values), num_experts, top_k)
+    sizes = np.bincount(ids.ravel(), minlength=num_experts)
+    assert sizes.min() < 32
+    assert sizes.max() > 400
+    for order in (np.arange(num_experts), shapes.generator("turns").permutation(num_experts)):
+        assert_experts(device, stack, values, given, order[ids].astype(np.int32), weights)

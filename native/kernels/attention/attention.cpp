@@ -88,11 +88,10 @@ void attention(const Context& context, const glm_attention_args& args) {
   expect_segments(args.segments);
   if (args.segments.num_decode_segments > 0) attend_decode_rows(context, args);
   if (args.segments.num_segments == args.segments.num_decode_segments) return;
-  if (args.cache->dtype == GLM_DTYPE_BF16 &&
-      context.capability != blackwell::kCapability)
-    prefill_attention(context, args);
-  else
+  if (context.capability == blackwell::kCapability)
     attend_row_by_row(context, args);
+  else
+    prefill_attention(context, args);
 }
 
 int64_t attention_scratch_bytes(const glm_workspace_shape& shape) {

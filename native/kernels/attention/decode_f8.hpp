@@ -1,22 +1,10 @@
 #ifndef GLM_KERNELS_ATTENTION_DECODE_F8_HPP
 #define GLM_KERNELS_ATTENTION_DECODE_F8_HPP
 
-#include <cuda_fp16.h>
-
 #include "native/kernels/attention/decode_state.hpp"
 #include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
-
-__device__ inline uint32_t pack_half(float low, float high) {
-  const __half2 pair = __floats2half2_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
-
-__device__ inline uint32_t half_of_bf16(uint32_t pair) {
-  return ptx::finite_halves(__uint_as_float(pair << 16),
-                            __uint_as_float(pair & 0xFFFF0000u));
-}
 
 template <typename S>
 struct F8Products {
@@ -30,8 +18,8 @@ struct F8Products {
         const uint2 four = *reinterpret_cast<const uint2*>(
             rows + (lane / 4 + part * 8) * S::kQueryStride + step * 32 +
             lane % 4 * 8);
-        query[step][part] = half_of_bf16(four.x);
-        query[step][part + 2] = half_of_bf16(four.y);
+        query[step][part] = ptx::halves_of_bf16(four.x);
+        query[step][part + 2] = ptx::halves_of_bf16(four.y);
       }
     }
   }
@@ -68,10 +56,10 @@ struct F8Products {
     const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
     const int32_t token = lane % 16;
     const int32_t chunk = lane / 16;
-    const uint32_t packed[4] = {pack_half(weights[0][0], weights[0][1]),
-                                pack_half(weights[0][2], weights[0][3]),
-                                pack_half(weights[1][0], weights[1][1]),
-                                pack_half(weights[1][2], weights[1][3])};
+    const uint32_t packed[4] = {ptx::halves(weights[0][0], weights[0][1]),
+                                ptx::halves(weights[0][2], weights[0][3]),
+                                ptx::halves(weights[1][0], weights[1][1]),
+                                ptx::halves(weights[1][2], weights[1][3])};
 #pragma unroll
     for (int32_t step = 0; step < S::kSteps; step += 2) {
       const int32_t byte = step % 8 * kChunkBytes + chunk * kChunkBytes;

@@ -98,7 +98,7 @@ class Rows {
                    at<int32_t>(layout_.position)});
     if (shape_.num_experts > 0) run_products();
     prefill::combine_rows(
-        context_, {GLM_DTYPE_BF16, num_rows_, shape_.top_k, shape_.hidden_size,
+        context_, {num_rows_, shape_.top_k, shape_.hidden_size,
                    static_cast<int32_t>(layout_.product_pitch),
                    at<int32_t>(layout_.position), args_.expert_weights + first,
                    at<uint8_t>(layout_.products), plain_row(args_.initial),

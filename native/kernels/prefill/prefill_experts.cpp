@@ -88,7 +88,7 @@ class Experts {
                    at<int32_t>(layout_.position)});
     if (args_.num_local_experts > 0) run_products();
     prefill::combine_rows(
-        context_, {GLM_DTYPE_BF16, args_.num_tokens, args_.top_k, hidden_size_,
+        context_, {args_.num_tokens, args_.top_k, hidden_size_,
                    static_cast<int32_t>(layout_.product_stride),
                    at<int32_t>(layout_.position), args_.expert_weights,
                    at<uint8_t>(layout_.products), args_.initial, args_.output});

@@ -109,17 +109,16 @@ __device__ inline Operands operands_of(Shared& shared, const Ring& ring,
           static_cast<uint32_t>(ptx::swizzled_descriptor(stage + kTileBytes))};
 }
 
-template <typename Type, int32_t columns, int32_t first_token = 0>
+template <typename Type, int32_t columns>
 __device__ inline void multiply_tile(float (&sum)[columns / 2],
                                      const Operands& operands,
                                      bool accumulate) {
-  constexpr uint32_t kSkipped = first_token * (kTileRowBytes / 16);
   ptx::wgmma_fence();
 #pragma unroll
   for (uint32_t step = 0; step < kStepsATile; ++step)
     Type::template Multiply<columns>::multiply(
         sum, descriptor_at(operands.weights + step * kStepUnits),
-        descriptor_at(operands.tokens + kSkipped + step * kStepUnits),
+        descriptor_at(operands.tokens + step * kStepUnits),
         accumulate || step > 0);
   ptx::wgmma_commit();
 }
@@ -153,30 +152,26 @@ __device__ inline void accumulate_in_place(Shared& shared, Ring& ring,
 }
 
 template <int32_t count>
-__device__ inline void add_part(float* sums, float (&part)[count]) {
-  ptx::hold(part);
+__device__ inline void add_product(float (&sums)[count],
+                                   float (&product)[count]) {
+  ptx::hold(product);
 #pragma unroll
-  for (int32_t i = 0; i < count; ++i) sums[i] += part[i];
+  for (int32_t i = 0; i < count; ++i) sums[i] += product[i];
 }
 
 template <typename Type, int32_t columns>
 __device__ inline void accumulate_promoted(Shared& shared, Ring& ring,
                                            float (&sums)[columns / 2],
                                            int32_t group, int32_t num_tiles) {
-  constexpr int32_t kHalf = columns / 2;
   for (int32_t tile = 0; tile < num_tiles; ++tile) {
-    float low[kHalf / 2];
-    float high[kHalf / 2];
+    float product[columns / 2];
     const Operands operands = operands_of(shared, ring, group);
     ptx::barrier_wait(&shared.full[ring.stage], ring.parity);
-    multiply_tile<Type, kHalf>(low, operands, false);
-    multiply_tile<Type, kHalf, kHalf>(high, operands, false);
-    ptx::wgmma_wait<1>();
-    add_part(sums, low);
+    multiply_tile<Type, columns>(product, operands, false);
     ptx::wgmma_wait<0>();
     release(shared, ring.stage);
     ring.advance();
-    add_part(sums + kHalf / 2, high);
+    add_product(sums, product);
   }
 }
 

@@ -186,24 +186,18 @@ __global__ __launch_bounds__(kQuantiseThreads) void quantise_kernel(
     quantise_row<held>(quantising, row, warps[turn]);
 }
 
-constexpr int32_t kVectorBytes = 16;
+constexpr int32_t kChannels = 8;
 constexpr int32_t kChoices = 9;
 
-template <int32_t count>
 struct Channels {
-  float at[count];
+  float at[kChannels];
 };
 
-__device__ Channels<4> widened(const float*, uint4 bits) {
-  return {{__uint_as_float(bits.x), __uint_as_float(bits.y),
-           __uint_as_float(bits.z), __uint_as_float(bits.w)}};
-}
-
-__device__ Channels<8> widened(const __nv_bfloat16*, uint4 bits) {
-  Channels<8> values;
+__device__ Channels widened(uint4 bits) {
+  Channels values;
   const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&bits);
 #pragma unroll
-  for (int32_t i = 0; i < 4; ++i) {
+  for (int32_t i = 0; i < kChannels / 2; ++i) {
     const float2 pair = __bfloat1622float2(pairs[i]);
     values.at[2 * i] = pair.x;
     values.at[2 * i + 1] = pair.y;
@@ -211,45 +205,43 @@ __device__ Channels<8> widened(const __nv_bfloat16*, uint4 bits) {
   return values;
 }
 
-template <int32_t count>
-struct alignas(2 * count) Narrow {
-  __nv_bfloat162 pairs[count / 2];
+struct alignas(2 * kChannels) Narrow {
+  __nv_bfloat162 pairs[kChannels / 2];
 };
 
-template <int32_t count>
-__device__ Channels<count> load_channels(const void* data, int64_t offset,
-                                         int32_t present, bool wide) {
+__device__ Channels load_channels(const void* data, int64_t offset,
+                                  int32_t present, bool wide) {
   const auto* values = static_cast<const __nv_bfloat16*>(data) + offset;
-  Narrow<count> narrow = {};
+  Narrow narrow = {};
   auto* own = reinterpret_cast<__nv_bfloat16*>(narrow.pairs);
   if (wide) {
-    narrow = *reinterpret_cast<const Narrow<count>*>(values);
+    narrow = *reinterpret_cast<const Narrow*>(values);
   } else {
 #pragma unroll
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < kChannels; ++i)
       if (i < present) own[i] = values[i];
   }
-  Channels<count> channels;
+  Channels channels;
 #pragma unroll
-  for (int32_t i = 0; i < count; ++i) channels.at[i] = __bfloat162float(own[i]);
+  for (int32_t i = 0; i < kChannels; ++i)
+    channels.at[i] = __bfloat162float(own[i]);
   return channels;
 }
 
-template <int32_t count>
 __device__ void store_channels(void* data, int64_t offset, int32_t present,
-                               bool wide, const Channels<count>& channels) {
+                               bool wide, const Channels& channels) {
   auto* values = static_cast<__nv_bfloat16*>(data) + offset;
-  Narrow<count> narrow;
+  Narrow narrow;
 #pragma unroll
-  for (int32_t i = 0; i < count / 2; ++i)
+  for (int32_t i = 0; i < kChannels / 2; ++i)
     narrow.pairs[i] =
         __floats2bfloat162_rn(channels.at[2 * i], channels.at[2 * i + 1]);
   if (wide) {
-    *reinterpret_cast<Narrow<count>*>(values) = narrow;
+    *reinterpret_cast<Narrow*>(values) = narrow;
     return;
   }
 #pragma unroll
-  for (int32_t i = 0; i < count; ++i)
+  for (int32_t i = 0; i < kChannels; ++i)
     if (i < present) values[i] = __float2bfloat16_rn(channels.at[i]);
 }
 
@@ -271,12 +263,11 @@ __device__ Choices load_choices(const Combining& combining, int64_t token,
   return choices;
 }
 
-template <typename Element, int32_t count>
 __device__ void add_choices(const Combining& combining, const Choices& choices,
-                            int32_t channel, Channels<count>& sum) {
+                            int32_t channel, Channels& sum) {
   uint4 parts[kChoices];
   const auto* products =
-      static_cast<const Element*>(combining.products) + channel;
+      static_cast<const __nv_bfloat16*>(combining.products) + channel;
 #pragma unroll
   for (int32_t j = 0; j < kChoices; ++j)
     parts[j] =
@@ -287,17 +278,15 @@ __device__ void add_choices(const Combining& combining, const Choices& choices,
 #pragma unroll
   for (int32_t j = 0; j < kChoices; ++j) {
     if (choices.position[j] < 0) continue;
-    const Channels<count> part = widened(products, parts[j]);
+    const Channels part = widened(parts[j]);
 #pragma unroll
-    for (int32_t i = 0; i < count; ++i)
+    for (int32_t i = 0; i < kChannels; ++i)
       sum.at[i] = __fmaf_rn(choices.weight[j], part.at[i], sum.at[i]);
   }
 }
 
-template <typename Element>
 __global__ __launch_bounds__(kCombineThreads,
                              2) void combine_kernel(Combining combining) {
-  constexpr int32_t kChannels = kVectorBytes / sizeof(Element);
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int64_t token = blockIdx.x;
@@ -306,12 +295,12 @@ __global__ __launch_bounds__(kCombineThreads,
        channel += kCombineThreads * kChannels) {
     const int32_t present = min(kChannels, combining.width - channel);
     const int64_t offset = token * combining.width + channel;
-    Channels<kChannels> sum = {};
+    Channels sum = {};
     if (combining.initial != nullptr)
-      sum = load_channels<kChannels>(combining.initial, offset, present, wide);
+      sum = load_channels(combining.initial, offset, present, wide);
     for (int32_t first = 0; first < combining.top_k; first += kChoices)
-      add_choices<Element>(combining, load_choices(combining, token, first),
-                           channel, sum);
+      add_choices(combining, load_choices(combining, token, first), channel,
+                  sum);
     store_channels(combining.output, offset, present, wide, sum);
   }
 }
@@ -341,12 +330,10 @@ void quantise_hidden(const Context& context, const Quantising& quantising) {
 }
 
 void combine_rows(const Context& context, const Combining& combining) {
-  const bool is_float = combining.dtype == GLM_DTYPE_F32;
   launch("prefill experts: combine", context.stream,
          {dim3(static_cast<uint32_t>(combining.num_tokens)),
           dim3(kCombineThreads)},
-         is_float ? combine_kernel<float> : combine_kernel<__nv_bfloat16>,
-         combining);
+         combine_kernel, combining);
 }
 
 }

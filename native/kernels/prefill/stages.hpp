@@ -40,7 +40,6 @@ struct Quantising {
 };
 
 struct Combining {
-  int32_t dtype = GLM_DTYPE_F32;
   int32_t num_tokens = 0;
   int32_t top_k = 0;
   int32_t width = 0;

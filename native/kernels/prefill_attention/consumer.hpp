@@ -2,8 +2,6 @@
 #define GLM_KERNELS_PREFILL_ATTENTION_CONSUMER_HPP
 
 #include "native/kernels/prefill_attention/store.hpp"
-#include "native/ptx/wgmma_bf16.hpp"
-#include "native/ptx/wgmma_bf16_registers.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
 
@@ -13,6 +11,7 @@ struct Accumulators {
   uint32_t weights[Tile::kKeys / 16][4];
   float output[Tile::kValueParts][Tile::kValueColumns / 2];
   RowState rows;
+  float factor;
 };
 
 template <typename Tile>
@@ -73,7 +72,7 @@ __device__ void Consumer<Tile>::multiply_keys(Accumulators<Tile>& state) {
 #pragma unroll
   for (int32_t step = 0; step < Tile::kHalves * 4; ++step) {
     const int32_t inside = step % 4 * 32;
-    ptx::WgmmaBf16<Tile::kKeys>::multiply(
+    Tile::Products::template Scores<Tile::kKeys>::multiply(
         state.scores,
         query + ((step / 4 * Tile::kQueryHalfBytes + inside) >> 4),
         key + ((step / 4 * Tile::kTileHalfBytes + inside) >> 4), step > 0);
@@ -92,7 +91,7 @@ __device__ void Consumer<Tile>::multiply_values(Accumulators<Tile>& state,
   for (int32_t step = 0; step < Tile::kKeyBlocks; ++step)
 #pragma unroll
     for (int32_t part = 0; part < Tile::kValueParts; ++part)
-      ptx::WgmmaBf16RegistersTransposed<Tile::kValueColumns>::multiply(
+      Tile::Products::template Output<Tile::kValueColumns>::multiply(
           state.output[part], state.weights[step],
           value + ((part * kPartBytes + step * kBlockHalfBytes) >> 4),
           accumulate || step > 0);
@@ -127,8 +126,8 @@ __device__ void Consumer<Tile>::begin(const Item& item,
   int32_t positions[kThreadRows];
   row_positions<Tile>(item, parameters.group, index, positions);
   mask_future(state.scores, (item.num_key_tiles - 1) * Tile::kKeys, positions);
-  update_softmax<true>(state.scores, state.rows, parameters.exponent_factor);
-  pack_weights(state.scores, state.weights);
+  update_softmax<true>(state.scores, state.rows, state.factor);
+  pack_weights<typename Tile::Products>(state.scores, state.weights);
 }
 
 template <typename Tile>
@@ -153,11 +152,11 @@ __device__ void Consumer<Tile>::advance(const Item& item, int32_t tile,
     row_positions<Tile>(item, parameters.group, index, positions);
     mask_future(state.scores, tile * Tile::kKeys, positions);
   }
-  update_softmax<masked>(state.scores, state.rows, parameters.exponent_factor);
+  update_softmax<masked>(state.scores, state.rows, state.factor);
   ptx::wgmma_wait<0>();
   hold_all(state.output);
   release(control.values, values);
-  pack_weights(state.scores, state.weights);
+  pack_weights<typename Tile::Products>(state.scores, state.weights);
   rescale(state.output, state.rows.scale);
 }
 
@@ -196,6 +195,7 @@ __device__ inline void consume(const Parameters& parameters,
     const Item item =
         make_item<Tile>(parameters, control.table, item_index(turn));
     Accumulators<Tile> state;
+    state.factor = exponent_factor<Tile>(parameters, item);
     consumer.attend(item, state);
     const int32_t row = item.first_row + index * kConsumerRows +
                         thread / kWarpThreads * 16 + thread % kWarpThreads / 4;

@@ -36,20 +36,11 @@ void expect_segments(const glm_segments& segments) {
                segments.page_table_stride);
 }
 
-void expect_bf16_cache(const glm_kv_cache& cache) {
-  if (cache.dtype == GLM_DTYPE_BF16) return;
-  throw Failure(GLM_NOT_SUPPORTED,
-                std::string(kWhere) +
-                    ": dtype of the cache: expected BF16 (1), got " +
-                    std::to_string(cache.dtype));
-}
-
 void expect_arguments(const glm_attention_args& args) {
   expect_range(kWhere, "num_decode_segments", 0, args.num_tokens,
                args.segments.num_decode_segments);
   expect_segments(args.segments);
   expect_kv_cache(kWhere, args.cache);
-  expect_bf16_cache(*args.cache);
   expect_layer(kWhere, *args.cache, args.layer);
   expect_group(kWhere, *args.cache, args.num_heads);
   expect_aligned("query", args.query);
@@ -91,15 +82,17 @@ void prefill_attention(const Context& context, const glm_attention_args& args) {
   expect_range(kWhere, "num_multiprocessors", 1, INT32_MAX,
                context.num_multiprocessors);
   Parameters parameters = make_parameters(args);
+  const auto launch_rows = args.cache->dtype == GLM_DTYPE_BF16
+                               ? prefill_attention_detail::launch_bf16
+                               : prefill_attention_detail::launch_f8;
   const int32_t end = args.segments.num_segments;
   for (int32_t begin = args.segments.num_decode_segments; begin < end;
        begin += kMaxSegments) {
     parameters.segment_begin = begin;
     parameters.segment_end = std::min(begin + kMaxSegments, end);
-    prefill_attention_detail::launch_bf16(
-        context.stream,
-        count_blocks(context, args, parameters.segment_end - begin),
-        parameters);
+    launch_rows(context.stream,
+                count_blocks(context, args, parameters.segment_end - begin),
+                parameters);
   }
 }
 

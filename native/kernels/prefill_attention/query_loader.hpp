@@ -26,26 +26,34 @@ __device__ inline uint4 gather_chunk(const uint16_t* source, int32_t count) {
 }
 
 template <typename Tile>
-__device__ inline void load_query_tile(const Parameters& parameters,
+__device__ inline uint8_t* query_chunk(uint8_t* tile, int32_t row,
+                                       int32_t chunk) {
+  return tile + chunk / kHalfChunks * Tile::kQueryHalfBytes +
+         swizzle(row, chunk % kHalfChunks * kChunkBytes);
+}
+
+template <typename Tile>
+__device__ inline void copy_query_tile(const Parameters& parameters,
                                        const Item& item, int32_t thread,
                                        uint8_t* tile) {
-  constexpr int32_t kRowChunks = Tile::kHalves * kHalfChunks;
   const bool aligned = parameters.cache.head_dim % 8 == 0;
-  for (int32_t i = thread; i < kRowTile * kRowChunks; i += kNumQueryThreads) {
-    const int32_t row = i / kRowChunks;
-    const int32_t chunk = i % kRowChunks;
+  for (int32_t i = thread; i < Tile::kQueryChunks; i += Tile::kQueryThreads) {
+    const int32_t row = i / Tile::kQueryRowChunks;
+    const int32_t chunk = i % Tile::kQueryRowChunks;
     const int32_t source_row = min(item.first_row + row, item.num_rows - 1);
     const int32_t count = min(max(parameters.cache.head_dim - chunk * 8, 0), 8);
     const uint16_t* source = static_cast<const uint16_t*>(parameters.query) +
                              query_offset(parameters, item, source_row) +
                              (count > 0 ? chunk * 8 : 0);
-    uint8_t* destination = tile + chunk / kHalfChunks * Tile::kQueryHalfBytes +
-                           swizzle(row, chunk % kHalfChunks * kChunkBytes);
+    uint8_t* destination = query_chunk<Tile>(tile, row, chunk);
     if (aligned)
       ptx::async_copy(ptx::shared_address(destination), source, count * 2);
     else
       *reinterpret_cast<uint4*>(destination) = gather_chunk(source, count);
   }
+}
+
+__device__ inline void finish_query_tile() {
   ptx::wait_for_copies();
   ptx::proxy_fence();
 }
@@ -61,8 +69,9 @@ __device__ inline void load_queries(const Parameters& parameters,
     const Item item =
         make_item<Tile>(parameters, control.table, item_index(turn));
     wait_empty(control.queries, queries);
-    load_query_tile<Tile>(parameters, item, thread,
+    copy_query_tile<Tile>(parameters, item, thread,
                           buffers.query(queries.slot));
+    finish_query_tile();
     ptx::barrier_arrive(&control.queries.full[queries.slot]);
     queries.advance();
   }

@@ -44,6 +44,7 @@ struct Buffers {
   __device__ uint8_t* value(int32_t slot) const {
     return key(Tile::kStages + slot);
   }
+  __device__ uint8_t* behind_tiles() const { return value(Tile::kStages); }
 };
 
 template <int32_t slots>

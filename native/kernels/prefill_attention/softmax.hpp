@@ -1,10 +1,9 @@
 #ifndef GLM_KERNELS_PREFILL_ATTENTION_SOFTMAX_HPP
 #define GLM_KERNELS_PREFILL_ATTENTION_SOFTMAX_HPP
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
 
+#include "native/kernels/prefill_attention/products.hpp"
 #include "native/kernels/prefill_attention/tiling.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
@@ -34,11 +33,6 @@ __device__ inline float quad_maximum(float value) {
 __device__ inline float quad_sum(float value) {
   value = __fadd_rn(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
   return __fadd_rn(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
-}
-
-__device__ inline uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
 template <int32_t count>
@@ -101,12 +95,12 @@ __device__ inline void update_softmax(float (&scores)[count], RowState& state,
   }
 }
 
-template <int32_t count>
+template <typename Products, int32_t count>
 __device__ inline void pack_weights(const float (&scores)[count],
                                     uint32_t (&weights)[count / 8][4]) {
 #pragma unroll
   for (int32_t i = 0; i < count / 2; ++i)
-    weights[i / 4][i % 4] = pack_bf16(scores[2 * i], scores[2 * i + 1]);
+    weights[i / 4][i % 4] = Products::pack(scores[2 * i], scores[2 * i + 1]);
 }
 
 template <int32_t parts, int32_t count>

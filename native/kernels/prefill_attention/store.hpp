@@ -2,6 +2,7 @@
 #define GLM_KERNELS_PREFILL_ATTENTION_STORE_HPP
 
 #include "native/kernels/prefill_attention/query_loader.hpp"
+#include "native/kernels/prefill_attention/scales.hpp"
 #include "native/kernels/prefill_attention/softmax.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
@@ -51,7 +52,7 @@ __device__ inline void store_row(
     const float (&output)[Tile::kValueParts][Tile::kValueColumns / 2]) {
   constexpr int32_t kPartFragments = Tile::kValueColumns / kFragmentColumns;
   constexpr int32_t kNumFragments = Tile::kValueParts * kPartFragments;
-  const float inverse = __frcp_rn(quad_sum(sum));
+  const float inverse = output_factor<Tile>(parameters, item, quad_sum(sum));
   __nv_bfloat16* destination =
       static_cast<__nv_bfloat16*>(parameters.output) +
       query_offset(parameters, item, min(row, item.num_rows - 1));

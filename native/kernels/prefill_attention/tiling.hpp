@@ -14,14 +14,17 @@ constexpr int32_t kNumConsumerWarps = kNumConsumers * 4;
 constexpr int32_t kConsumerRows = 64;
 constexpr int32_t kRowTile = kNumConsumers * kConsumerRows;
 constexpr int32_t kNumThreads = (kNumConsumers + 1) * kWarpgroupThreads;
-constexpr int32_t kNumQueryThreads = 2 * kWarpThreads;
 constexpr int32_t kMaxSegments = 256;
 constexpr int32_t kHalfDims = kHalfBytes / 2;
 constexpr int32_t kHalfChunks = kHalfBytes / kChunkBytes;
 constexpr int32_t kBlockHalfBytes = kBlockTokens * kHalfBytes;
 
+struct Bf16Products;
+
 template <int32_t halves>
 struct Tiling {
+  using Products = Bf16Products;
+  static constexpr bool kHasScales = false;
   static constexpr int32_t kHalves = halves;
   static constexpr int32_t kKeys = halves <= 2 ? 128 : 64;
   static constexpr int32_t kStages = 2;
@@ -34,6 +37,12 @@ struct Tiling {
   static constexpr int32_t kTileBytes = halves * kTileHalfBytes;
   static constexpr int32_t kQueryHalfBytes = kRowTile * kHalfBytes;
   static constexpr int32_t kQueryBytes = halves * kQueryHalfBytes;
+  static constexpr int32_t kQueryRowChunks = halves * kHalfChunks;
+  static constexpr int32_t kQueryChunks = kRowTile * kQueryRowChunks;
+  static constexpr int32_t kProducerRegisters = 56;
+  static constexpr int32_t kConsumerRegisters = 224;
+  static constexpr int32_t kTileProducers = 1;
+  static constexpr int32_t kQueryThreads = 2 * kWarpThreads;
   static constexpr int32_t kSwizzlePeriod = 1024;
   static constexpr int32_t kSharedBytes =
       kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + kSwizzlePeriod;

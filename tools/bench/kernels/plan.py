@@ -95,7 +95,7 @@ def attention(device: KernelDevice, model: Model) -> Iterator[Planned]:
         for context in CONTEXTS
         for batch in BATCHES
     ]
-    asked.append(Attended(model, 1, PREFILL_TOKENS, PREFILL_TOKENS))
+    asked += [Attended(model, 1, PREFILL_TOKENS, PREFILL_TOKENS, dtype) for dtype in (BF16, FP8)]
     for work in asked:
         detail = f"{work.shape()}, batch {work.batch}, {work.queries} queries"
         build = partial(sequence_cases.attention, device, work)

@@ -1,18 +1,11 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_PRODUCER_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_PRODUCER_HPP
+#ifndef GLM_KERNELS_PREFILL_ATTENTION_BF16_PRODUCER_HPP
+#define GLM_KERNELS_PREFILL_ATTENTION_BF16_PRODUCER_HPP
 
-#include "native/kernels/prefill_attention/shared_memory.hpp"
+#include "native/kernels/prefill_attention/page_blocks.hpp"
+#include "native/kernels/prefill_attention/query_loader.hpp"
 #include "native/ptx/bulk_copy.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
-
-enum class Side { kKeys, kValues };
-
-struct Copy {
-  int32_t page;
-  int32_t block;
-  int32_t num_tokens;
-};
 
 template <typename Tile>
 struct Lane {
@@ -29,21 +22,6 @@ struct Lane {
     return half * Tile::kTileHalfBytes + block * kBlockHalfBytes;
   }
 };
-
-template <typename Tile>
-__device__ inline Copy look_up(const Parameters& parameters, const Item& item,
-                               const Lane<Tile>& lane, int32_t tile) {
-  const int32_t block = tile * Tile::kKeyBlocks + lane.block;
-  const int32_t remaining = item.context_length - block * kBlockTokens;
-  if (tile < 0 || !lane.copies || remaining <= 0) return {0, 0, 0};
-  const int32_t page_blocks = parameters.cache.page_size / kBlockTokens;
-  const int32_t entry = block / page_blocks;
-  const int32_t* pages =
-      parameters.segments.page_table +
-      int64_t{item.table_row} * parameters.segments.page_table_stride;
-  return {pages[entry], block - entry * page_blocks,
-          min(remaining, kBlockTokens)};
-}
 
 template <typename Tile, Side side>
 __device__ inline const uint8_t* source_of(const Parameters& parameters,
@@ -109,10 +87,11 @@ __device__ inline void stream_tiles(const Parameters& parameters,
   for (int32_t turn = 0; item_index(turn) < count; ++turn) {
     const Item item =
         make_item<Tile>(parameters, control.table, item_index(turn));
-    Copy next = look_up(parameters, item, lane, item.num_key_tiles - 1);
+    Copy next = look_up<Tile>(parameters, item, item.num_key_tiles - 1,
+                              lane.block, lane.copies);
     for (int32_t tile = item.num_key_tiles - 1; tile >= 0; --tile) {
       const Copy copy = next;
-      next = look_up(parameters, item, lane, tile - 1);
+      next = look_up<Tile>(parameters, item, tile - 1, lane.block, lane.copies);
       wait_empty(ring, cursor);
       fill_tile<Tile, side>(parameters, item, lane, copy,
                             side == Side::kKeys ? buffers.key(cursor.slot)
@@ -122,6 +101,21 @@ __device__ inline void stream_tiles(const Parameters& parameters,
     }
   }
 }
+
+struct Bf16Producer {
+  template <typename Tile>
+  __device__ static void produce(const Parameters& parameters,
+                                 Control<Tile>& control,
+                                 const Buffers<Tile>& buffers) {
+    const int32_t thread = threadIdx.x % kWarpgroupThreads;
+    if (thread < kWarpThreads)
+      stream_tiles<Tile, Side::kKeys>(parameters, control, buffers);
+    else if (thread < 2 * kWarpThreads)
+      stream_tiles<Tile, Side::kValues>(parameters, control, buffers);
+    else
+      load_queries(parameters, control, buffers, thread - 2 * kWarpThreads);
+  }
+};
 
 }
 
