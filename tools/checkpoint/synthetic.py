@@ -44,6 +44,13 @@ class RepeatedTensors:
         return np.resize(self._plain[spec.dtype], spec.shape)
 
 
+def cut_config(config: dict, num_layers: int) -> dict:
+    """The config of a model's first layers, without those of prediction."""
+    dense = min(config["first_k_dense_replace"], num_layers)
+    cut = {"num_hidden_layers": num_layers, "num_nextn_predict_layers": 0}
+    return {**config, **cut, "first_k_dense_replace": dense}
+
+
 def write_sparse_checkpoint(
     directory: Path, config: dict, num_shards: int, options: LayoutOptions | None = None
 ) -> list[TensorSpec]:
