@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.native.backend import LIBRARY_VARIABLE
-from tools.bench.exchanges import ROWS, main, table
+from tools.bench.exchanges import NOT_MEASURED, ROWS, main, table
 
 MEASURED = [(1.5, 2.0)] * len(ROWS)
 
@@ -23,7 +23,7 @@ def test_the_slowest_rank_stands_beside_nccls():
 
 
 def test_without_nccl_its_column_is_a_dash():
-    assert columns([()] * len(ROWS))[1] == ["2", "2.00", "–", "20.5"]
+    assert columns([()] * len(ROWS))[1] == ["2", "2.00", NOT_MEASURED, "20.5"]
 
 
 @pytest.mark.parametrize(

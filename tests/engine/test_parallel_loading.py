@@ -13,7 +13,6 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions
 from tests.engine.failing_device import FOLDER, arm, library
-from tests.engine.probes import ROOT
 from tests.reference.capitals import CAPITALS
 from tools.bench.processes import child_environment
 

@@ -25,6 +25,7 @@ NUM_EXCHANGES = 184
 NUM_REPLAYS = 20
 NUM_WARM = 5
 MOST_SECONDS = 60
+NOT_MEASURED = "\N{EN DASH}"
 TITLES = ("rows", "µs an exchange (slowest rank)", "NCCL's all-reduce", "KB sent by a rank")
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -129,7 +130,7 @@ def table(world_size: int, width: int, measured, beside) -> list[str]:
     lines = [title, "  ".join(TITLES)]
     for count, times, peer in zip(ROWS, measured, beside, strict=True):
         sent = count * width * 2 * (world_size - 1) / 1e3
-        other = f"{max(peer):.2f}" if peer else "–"
+        other = f"{max(peer):.2f}" if peer else NOT_MEASURED
         lines.append(line_of(f"{count}", f"{max(times):.2f}", other, f"{sent:.1f}"))
     return lines
 
