@@ -41,11 +41,16 @@ def ranks_per_device(kind: str, world_size: int) -> int:
     return 1 if kind == "cpu" or world_size <= num_devices(kind) else world_size
 
 
+def expect_ranks(world_size: int) -> None:
+    """Skips where the machine has no room for them."""
+    if world_size > most_ranks(device_kind()):
+        pytest.skip(f"expected {world_size} GPUs, got {most_ranks(device_kind())}")
+
+
 def chosen_options(world_size: int, page_size: int | None = None, **options) -> dict:
     """Options of an engine on the chosen device, with pages that it can have."""
     kind = device_kind()
-    if world_size > most_ranks(kind):
-        pytest.skip(f"expected {world_size} GPUs, got {most_ranks(kind)}")
+    expect_ranks(world_size)
     if page_size is not None:
         step = LEAST_PAGE[kind]
         options["page_size"] = -(-page_size // step) * step

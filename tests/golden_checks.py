@@ -38,22 +38,24 @@ def numpy_logits(
 def nearest_logits(
     directory: Path, texts: Sequence[Sequence[int]], actual: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """The numpy model's logits at the last positions of each text, as many as `actual` has.
+    """The numpy model's logits at the last positions of each text, as many as `actual` has."""
+    model = ReferenceModel(cached_checkpoint(directory))
+    return [nearest_rows(model, text, rows) for text, rows in zip(texts, actual, strict=True)]
+
+
+def nearest_rows(model: ReferenceModel, text: Sequence[int], rows: np.ndarray) -> np.ndarray:
+    """A model's logits at the last positions of a text, as many as `rows` has.
 
     BF16 mathematics may choose the other expert where two scores nearly tie: a row whose margin is
     below BF16_ROUTE_MARGIN counts as the nearer of both choices, so that it is compared as tightly.
     """
-    model = ReferenceModel(cached_checkpoint(directory))
-    found = []
-    for text, rows in zip(texts, actual, strict=True):
-        trace, first = Trace(), len(text) - len(rows)
-        expected = model.logits(text, trace)[first:]
-        for layer, row in close_routes(trace, first) if is_rounded() else ():
-            other = model.logits(text, other_routes={layer: [row]})[row]
-            both = (expected[row - first], other)
-            expected[row - first] = min(both, key=partial(distance, rows[row - first]))
-        found.append(expected)
-    return found
+    trace, first = Trace(), len(text) - len(rows)
+    expected = model.logits(text, trace)[first:]
+    for layer, row in close_routes(trace, first) if is_rounded() else ():
+        other = model.logits(text, other_routes={layer: [row]})[row]
+        both = (expected[row - first], other)
+        expected[row - first] = min(both, key=partial(distance, rows[row - first]))
+    return expected
 
 
 def close_routes(trace: Trace, first: int) -> list[tuple[int, int]]:

@@ -100,6 +100,17 @@ glm_status cwNcclAllReduce(cw_nccl_comm* comm, const void* input, void* output,
   return report(call, result, native(comm));
 }
 
+glm_status cwNcclBroadcast(cw_nccl_comm* comm, void* data, int64_t bytes,
+                           int32_t root, void* stream) {
+  const char* call = "cwNcclBroadcast";
+  if (bytes < 0) return glm::report_argument(call, "bytes below 0");
+  return report(
+      call,
+      ncclBroadcast(data, data, static_cast<size_t>(bytes), ncclInt8, root,
+                    native(comm), static_cast<cudaStream_t>(stream)),
+      native(comm));
+}
+
 glm_status cwNcclAllGather(cw_nccl_comm* comm, const void* input, void* output,
                            int64_t input_bytes, void* stream) {
   const char* call = "cwNcclAllGather";

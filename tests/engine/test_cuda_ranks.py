@@ -14,7 +14,7 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions, Request
 from glm_engine.errors import EngineError
-from tests.devices import SHARING_VARIABLE, VARIABLE, chosen_options, device_kind
+from tests.devices import SHARING_VARIABLE, VARIABLE, chosen_options, device_kind, expect_ranks
 from tests.engine import failing_device
 from tests.engine.probes import ROOT
 from tests.engine.running import run_requests
@@ -143,11 +143,6 @@ def check_end(told: dict, words: str) -> None:
         assert words in message
     assert "not usable any more" in told["refusal"]
     assert told["is_usable"] == 0
-
-
-def expect_ranks(world_size: int) -> None:
-    """Skips where the machine has no room for them."""
-    chosen_options(world_size)
 
 
 @pytest.mark.parametrize(

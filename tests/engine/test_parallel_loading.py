@@ -4,7 +4,6 @@ What the disk gave is `read_bytes` of /proc/self/io, after the kernel was told t
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,8 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions
 from tests.engine.failing_device import FOLDER, arm, library
-from tests.engine.probes import ROOT
 from tests.reference.capitals import CAPITALS
+from tools.bench.processes import child_environment
 
 SLACK_BYTES = 2**20
 SPLITS = [
@@ -24,35 +23,22 @@ SPLITS = [
     for layout in ("tensor_parallel", "expert_parallel")
 ]
 MEASURE = """
-import json, os, sys
+import json, sys
 from pathlib import Path
-from glm_engine.engine import Engine, EngineOptions
+from tools.bench.loading_worker import forget, load, read_by
 
-def bytes_read():
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return int(dict(line.split(": ") for line in lines)["read_bytes"])
+def counted(act):
+    forget(cold)
+    return read_by(act)
 
-def forget(folder):
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-def read_by(act, folder):
-    forget(folder)
-    before = bytes_read()
-    act()
-    return bytes_read() - before
-
-def load(folder, world_size, layout):
-    options = {"device": "cpu", "world_size": world_size, "expert_layout": layout}
-    Engine(EngineOptions(folder, max_batch=1, max_seq=64, num_threads=1, **options)).close()
+def split(world_size, layout):
+    ranks = {"world_size": world_size, "expert_layout": layout}
+    return counted(lambda: load(cold, device="cpu", num_threads=1, **ranks))
 
 warm, cold, splits = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
-load(warm, 1, "tensor_parallel")
-plainly = read_by(lambda: [path.read_bytes() for path in cold.iterdir()], cold)
-counts = [read_by(lambda split=split: load(cold, *split), cold) for split in splits]
-print(json.dumps([plainly, counts]))
+load(warm, device="cpu")
+plainly = counted(lambda: [path.read_bytes() for path in cold.iterdir()])
+print(json.dumps([plainly, [split(*each) for each in splits]]))
 """
 
 
@@ -60,7 +46,7 @@ def measured(cold: Path) -> tuple[int, list[int]]:
     """Bytes from the disk for reading the files plainly, and for loading them at each split."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(CAPITALS), str(cold), json.dumps(SPLITS)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        env=child_environment(),
         capture_output=True,
         text=True,
         check=True,

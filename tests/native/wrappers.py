@@ -1,6 +1,8 @@
 """The checked calls of native/include/glm/*wrap.h through ctypes."""
 
 import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
@@ -69,6 +71,7 @@ CALLS = {
         "cwNcclCommAbort": [POINTER],
         "cwNcclCommDestroy": [POINTER],
         "cwNcclAllReduce": [POINTER, POINTER, POINTER, SIZE, NUMBER, POINTER],
+        "cwNcclBroadcast": [POINTER, POINTER, SIZE, NUMBER, POINTER],
         "cwNcclAllGather": [POINTER, POINTER, POINTER, SIZE, POINTER],
         "cwNcclAllToAll": [POINTER, POINTER, POINTER, SIZE, POINTER],
     },
@@ -116,6 +119,22 @@ class Wrapper:
 @cache
 def wrapper(name: str) -> Wrapper:
     return Wrapper(name)
+
+
+def on_nccl_ranks(world_size: int, work: Callable[[POINTER, int], object]) -> list:
+    """Runs work(communicator, rank) on a thread a GPU; gives the results in rank order."""
+    nccl, identity = wrapper("ncclwrap"), NcclId()
+    nccl.call("cwNcclGetUniqueId", ctypes.byref(identity))
+
+    def run(rank: int):
+        wrapper("cudawrap").call("cwCudaSetDevice", rank)
+        comm = nccl.made("cwNcclCommInitRank", world_size, ctypes.byref(identity), rank)
+        result = work(comm, rank)
+        nccl.call("cwNcclCommDestroy", comm)
+        return result
+
+    with ThreadPoolExecutor(world_size) as threads:
+        return list(threads.map(run, range(world_size)))
 
 
 class Memory:

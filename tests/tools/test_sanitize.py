@@ -1,6 +1,7 @@
 """What compute-sanitizer's logs and a library's names are read as; no GPU is needed."""
 
 import _ctypes
+import subprocess
 import time
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import psutil
 import pytest
 
 from tools.sanitize import __main__ as command
-from tools.sanitize import kernels, runs, suite, understood
+from tools.sanitize import kernels, launches, runs, suite, understood
 
 CLEAN = {
     "memcheck": "========= ERROR SUMMARY: 0 errors\n",
@@ -127,6 +128,48 @@ def test_every_test_is_in_one_share():
 )
 def test_which_tools_see_the_smoke(given, expected):
     assert [run.tool for run in command.smokes(command.arguments(given))] == expected
+
+
+def test_exchanges_run_under_each_tool_and_are_listed(tmp_path):
+    tools = ["memcheck", "racecheck", "initcheck"]
+    planned = command.exchanges(command.arguments([]), tmp_path)
+    assert [run.tool for run in planned] == [*tools, None]
+    assert all(set(suite.EXCHANGES) <= set(run.command) for run in planned)
+    assert planned[-1].variables[launches.VARIABLE].startswith(str(tmp_path / command.LAUNCHED))
+    chosen = command.arguments(["--tool", "memcheck", "--no-launches"])
+    assert [run.tool for run in command.exchanges(chosen, tmp_path)] == ["memcheck"]
+
+
+def test_the_exchanges_are_tests_of_several_ranks():
+    found = subprocess.run(
+        [*suite.PYTEST, "--collect-only", *suite.EXCHANGES],
+        cwd=runs.ROOT,
+        env=runs.child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = [line for line in found.stdout.splitlines() if "::" in line]
+    for test in suite.EXCHANGES:
+        ranks = {name.split("-")[-1] for name in names if name.startswith(test)}
+        assert ranks == {"1]", "2]", "4]", "8]"}
+
+
+@pytest.mark.parametrize(("visible", "first"), [(None, "0"), ("3,5", "3"), ("", "")])
+def test_processes_see_one_gpu(monkeypatch, visible, first):
+    monkeypatch.delenv(runs.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(runs.VISIBLE, visible)
+    assert runs.variables_of(run_of("memcheck"))[runs.VISIBLE] == first
+
+
+def test_kernels_between_gpus_are_named_and_not_missed(monkeypatch, tmp_path, capsys):
+    spaces = "glm::collectives::(anonymous namespace)"
+    between, launched, missed = (f"{spaces}::{name}" for name in ("gather_blocks<uint4>", "a", "b"))
+    monkeypatch.setattr(kernels, "kernels_of", lambda _: {between, launched, missed})
+    (tmp_path / f"{command.LAUNCHED}exchanges.txt").write_text(f"{launched}\n")
+    assert command.not_launched(tmp_path) == [missed]
+    assert f"runs between GPUs alone: {between}" in capsys.readouterr().out
 
 
 def test_without_the_tool_one_line_says_so(monkeypatch, capsys):

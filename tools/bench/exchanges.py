@@ -2,23 +2,31 @@
 
 Each rank, on a thread of its own, captures a graph of exchanges of one number of rows and replays
 it with the others; the time is the device's, between events around a replay, over the number of
-exchanges. The bytes are those that a rank sends to all others in one exchange.
+exchanges. The bytes are those that a rank sends to all others in one exchange. Beside it, where
+each rank has a GPU and NCCL is there, as many of NCCL's all-reduces of the same rows, without
+residual, norm and quantisation.
 """
 
 import ctypes
 import statistics
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, BrokenBarrierError
 
 import click
 import numpy as np
 
-from tests.native.backend import Backend, Device, address, structs
+from tests.native.backend import Backend, BackendError, Device, address, structs
+from tests.native.wrappers import POINTER, CallError, on_nccl_ranks
+from tools.bench import nccl
 
 NUM_EXCHANGES = 184
 NUM_REPLAYS = 20
 NUM_WARM = 5
+MOST_SECONDS = 60
+NOT_MEASURED = "\N{EN DASH}"
+TITLES = ("rows", "µs an exchange (slowest rank)", "NCCL's all-reduce", "KB sent by a rank")
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -75,39 +83,80 @@ class ExchangeGraph:
             self.device.check(self.device.table.event_free(self.device.handle, event))
 
 
-def measured(device: Device, barrier: Barrier, count: int, width: int) -> float:
-    graph = ExchangeGraph(device, count, width)
+def median_of(graph: ExchangeGraph | nccl.AllReduceGraph, barrier: Barrier) -> float:
+    """Microseconds of one exchange of a graph, which is freed."""
     times = []
     for _ in range(NUM_WARM + NUM_REPLAYS):
         barrier.wait()
         times.append(graph.replay())
+    barrier.wait()
     graph.free()
     return statistics.median(times[NUM_WARM:])
 
 
-def measure(world_size: int, counts: Sequence[int], width: int) -> list[list[float]]:
+def measure(
+    world_size: int, counts: Sequence[int], width: int, ranks_per_device: int = 1
+) -> list[list[float]]:
     """[counts][ranks] microseconds."""
-    backend, barrier = Backend("cuda"), Barrier(world_size)
-    with backend.group(world_size) as group:
+    backend, barrier = Backend("cuda"), Barrier(world_size, timeout=MOST_SECONDS)
+    with backend.group(world_size, ranks_per_device) as group:
 
         def work(rank: int) -> list[float]:
             with backend.device(1, rank, world_size, group) as device:
-                return [measured(device, barrier, count, width) for count in counts]
+                return [median_of(ExchangeGraph(device, n, width), barrier) for n in counts]
 
         with ThreadPoolExecutor(world_size) as threads:
             return list(zip(*threads.map(work, range(world_size)), strict=True))
 
 
+def measure_nccl(world_size: int, counts: Sequence[int], width: int) -> list[list[float]]:
+    """[counts][ranks] microseconds."""
+    barrier = Barrier(world_size, timeout=MOST_SECONDS)
+
+    def work(comm: POINTER, _: int) -> list[float]:
+        graphs = (nccl.AllReduceGraph(comm, NUM_EXCHANGES, count, width) for count in counts)
+        return [median_of(graph, barrier) for graph in graphs]
+
+    return list(zip(*on_nccl_ranks(world_size, work), strict=True))
+
+
+def line_of(*cells: str) -> str:
+    return "  ".join(cell.rjust(len(title)) for title, cell in zip(TITLES, cells, strict=True))
+
+
+def table(world_size: int, width: int, measured, beside) -> list[str]:
+    """Lines for each number of ROWS; an empty sequence of times is a dash."""
+    title = f"{world_size} ranks, {width} BF16 a row, graph of {NUM_EXCHANGES} exchanges"
+    lines = [title, "  ".join(TITLES)]
+    for count, times, peer in zip(ROWS, measured, beside, strict=True):
+        sent = count * width * 2 * (world_size - 1) / 1e3
+        other = f"{max(peer):.2f}" if peer else NOT_MEASURED
+        lines.append(line_of(f"{count}", f"{max(times):.2f}", other, f"{sent:.1f}"))
+    return lines
+
+
 @click.command()
 @click.option("--world-size", type=click.IntRange(2, 8), default=2, show_default=True)
 @click.option("--width", type=click.IntRange(1, 5120), default=5120, show_default=True)
-def main(world_size: int, width: int) -> None:
+@click.option(
+    "--ranks-per-device",
+    type=click.IntRange(1, 8),
+    default=1,
+    show_default=True,
+    help="As many as ranks: all on one GPU, to see that it runs.",
+)
+def main(world_size: int, width: int, ranks_per_device: int) -> None:
     """Prints a line for each number of rows."""
-    click.echo(f"{world_size} ranks, {width} BF16 a row, graph of {NUM_EXCHANGES} exchanges")
-    click.echo("rows  µs an exchange (slowest rank)  KB sent by a rank")
-    for count, times in zip(ROWS, measure(world_size, ROWS, width), strict=True):
-        sent = count * width * 2 * (world_size - 1) / 1e3
-        click.echo(f"{count:4}  {max(times):8.2f}  {sent:10.1f}")
+    try:
+        measured = measure(world_size, ROWS, width, ranks_per_device)
+        beside: list = [()] * len(ROWS)
+        if nccl.is_present() and ranks_per_device == 1:
+            beside = measure_nccl(world_size, ROWS, width)
+    except (BackendError, BrokenBarrierError, CallError, nccl.DriverError, OSError) as error:
+        said = str(error) or f"a rank did not come within {MOST_SECONDS} s"
+        click.echo(f"tools.bench.exchanges: {said}", err=True)
+        sys.exit(2)
+    click.echo("\n".join(table(world_size, width, measured, beside)))
 
 
 if __name__ == "__main__":

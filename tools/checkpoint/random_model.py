@@ -87,11 +87,12 @@ class RandomTensors:
     def _values(self, name: str, shape: Sequence[int]) -> np.ndarray:
         digest = hashlib.sha256(f"{self._seed}:{name}".encode()).digest()
         generator = np.random.Generator(np.random.Philox(int.from_bytes(digest[:16], "little")))
-        centre, spread = self._distribution(name)
+        centre, spread = self.distribution(name)
         values = generator.standard_normal(shape, dtype=np.float32)
         return np.float32(centre) + np.float32(spread) * values
 
-    def _distribution(self, name: str) -> tuple[float, float]:
+    def distribution(self, name: str) -> tuple[float, float]:
+        """Mean and spread of a tensor's values."""
         if name.endswith("norm.weight"):
             return 1.0, 0.1
         if name.endswith("bias"):

@@ -12,36 +12,46 @@ from tools.checkpoint.random_model import SCALE_SUFFIX, RandomTensors, write_ran
 from tools.checkpoint.shards import split_into_shards, write_checkpoint, write_json
 
 GLM_4_7_FP8_SHARDS = 93
-BLOCK_ELEMENTS = 1 << 20
-WEIGHT_SPREAD = 0.02
+BLOCK_ELEMENTS = 1_048_573
 LARGEST_CODE = 448.0
 
 
 class RepeatedTensors:
     """Random values that come again after `BLOCK_ELEMENTS`, as fast as the disk takes them.
 
-    Codes are uniform over E4M3's range, each row's scale makes their spread `WEIGHT_SPREAD`;
-    tensors of a block or less are those of a random model.
+    That number is a prime, and each tensor begins at a place of its own, so that no two rows and
+    no two experts are the same. Codes are uniform over E4M3's range, each row's scale makes their
+    spread the config's `initializer_range`; tensors of a block or less are those of a random model.
     """
 
     def __init__(self, config: dict, seed: int, scale_dtype: str) -> None:
-        generator = np.random.default_rng(seed)
-        uniform = generator.uniform(-LARGEST_CODE, LARGEST_CODE, BLOCK_ELEMENTS)
-        normal = generator.standard_normal(BLOCK_ELEMENTS, dtype=np.float32)
+        self._generator = np.random.default_rng(seed)
+        uniform = self._generator.uniform(-LARGEST_CODE, LARGEST_CODE, BLOCK_ELEMENTS)
         self._small = RandomTensors(config, seed, scale_dtype)
         self._codes = encode_e4m3(uniform.astype(np.float32))
-        self._plain = {"F32": np.float32(WEIGHT_SPREAD) * normal}
-        self._plain["BF16"] = encode_bf16(self._plain["F32"])
-        self._scale = np.float32(WEIGHT_SPREAD * np.sqrt(3) / LARGEST_CODE)
+        self._normal = self._generator.standard_normal(BLOCK_ELEMENTS, dtype=np.float32)
 
     def __call__(self, spec: TensorSpec) -> np.ndarray:
+        centre, spread = self._small.distribution(spec.name)
         if spec.name.endswith(SCALE_SUFFIX):
-            return np.full(spec.shape, self._scale)
+            return np.full(spec.shape, np.float32(spread * np.sqrt(3) / LARGEST_CODE))
         if spec.dtype == "F8_E4M3":
-            return np.resize(self._codes, spec.shape)
+            return self._again(self._codes, spec)
         if spec.num_elements <= BLOCK_ELEMENTS:
             return self._small(spec)
-        return np.resize(self._plain[spec.dtype], spec.shape)
+        values = np.float32(centre) + np.float32(spread) * self._normal
+        return self._again(encode_bf16(values) if spec.dtype == "BF16" else values, spec)
+
+    def _again(self, block: np.ndarray, spec: TensorSpec) -> np.ndarray:
+        first = self._generator.integers(BLOCK_ELEMENTS)
+        return np.resize(np.roll(block, first), spec.shape)
+
+
+def cut_config(config: dict, num_layers: int) -> dict:
+    """The config of a model's first layers, without those of prediction."""
+    dense = min(config["first_k_dense_replace"], num_layers)
+    cut = {"num_hidden_layers": num_layers, "num_nextn_predict_layers": 0}
+    return {**config, **cut, "first_k_dense_replace": dense}
 
 
 def write_sparse_checkpoint(

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -29,13 +30,26 @@ def smokes(options: argparse.Namespace) -> list[runs.Run]:
     return [] if options.no_smoke else [runs.smoke(tool) for tool in options.tool or runs.TOOLS]
 
 
+def exchanges(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
+    """2, 4 and 8 ranks on one GPU, under each tool and then with their launches listed."""
+    command = (*suite.PYTEST, *suite.EXCHANGES)
+    found = [
+        runs.Run(f"{tool} exchanges", tool, command, {}) for tool in options.tool or runs.TOOLS
+    ]
+    return found if options.no_launches else [*found, listening("exchanges", command, folder)]
+
+
+def listening(name: str, command: Sequence[str], folder: Path) -> runs.Run:
+    variables = {launches.VARIABLE: str(folder / f"{LAUNCHED}{name}.txt")}
+    command = (*command, "-p", "tools.sanitize.launches")
+    return runs.Run(f"launches {name}", None, command, variables)
+
+
 def planned(options: argparse.Namespace, folder: Path) -> list[runs.Run]:
     tests, wanted, found = suite.listed(), options.tool or runs.TOOLS, []
     if not options.no_launches:
-        listening = (*suite.PYTEST, "-p", "tools.sanitize.launches")
         for number, share in enumerate(suite.shares(tests, LISTENERS)):
-            variables = {launches.VARIABLE: str(folder / f"{LAUNCHED}{number}.txt")}
-            found.append(runs.Run(f"launches {number}", None, (*listening, *share), variables))
+            found.append(listening(str(number), (*suite.PYTEST, *share), folder))
     for tool in wanted:
         for number, share in enumerate(suite.shares(tests, SHARES[tool])):
             few_workers = runs.SHARE_OPTIONS.get(tool, ())
@@ -49,7 +63,10 @@ def not_launched(folder: Path) -> list[str]:
     seen = {kernels.plain(name) for file in files for name in file.read_text().splitlines()}
     wanted = kernels.kernels_of(runs.library())
     print(f"kernels   {len(wanted)} in the library, {len(wanted & seen)} launched")
-    return sorted(wanted - seen)
+    missed = sorted(wanted - seen)
+    for name in filter(kernels.waits_for_other_gpus, missed):
+        print(f"runs between GPUs alone: {name}")
+    return [name for name in missed if not kernels.waits_for_other_gpus(name)]
 
 
 def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path, jobs: int) -> int:
@@ -63,13 +80,14 @@ def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path, 
             verdict = outcome.problem or "no error"
             if outcome.num_understood:
                 verdict += f" but {outcome.num_understood} reports of a form that is understood"
-            print(f"{outcome.name:14} {outcome.seconds:6.1f} s  {verdict}", flush=True)
+            print(f"{outcome.name:19} {outcome.seconds:6.1f} s  {verdict}", flush=True)
     return failed
 
 
 def run(options: argparse.Namespace, folder: Path) -> int:
     """How many processes failed and kernels were missed."""
-    failed = failures(smokes(options), options, folder, 1)
+    alone = [*smokes(options), *exchanges(options, folder)]
+    failed = failures(alone, options, folder, 1)
     failed += failures(planned(options, folder), options, folder, options.jobs)
     if options.no_launches:
         return failed

@@ -10,6 +10,7 @@ SECTION = struct.Struct("<IIQQQQ")
 SECTION_BYTES = 64
 KERNEL = re.compile(rb"(?<=\0)_Z[A-Za-z0-9_]+(?=\0)")
 NEVER_RUN = "glm::kernels::blackwell::"
+BETWEEN_GPUS = "glm::collectives::(anonymous namespace)::gather_blocks<"
 DEMANGLERS = ("cu++filt", "c++filt", "llvm-cxxfilt")
 
 
@@ -56,6 +57,11 @@ def kernels_of(library: Path) -> set[str]:
 def is_run(name: str) -> bool:
     """Names of device variables end without parentheses."""
     return name.endswith(")") and NEVER_RUN not in name
+
+
+def waits_for_other_gpus(name: str) -> bool:
+    """Whether a kernel, by its plain name, runs only where each rank has a GPU of its own."""
+    return BETWEEN_GPUS in name
 
 
 def without_parameters(name: str) -> str:

@@ -26,6 +26,7 @@ NO_ERROR = re.compile(r"SUMMARY: 0 (?:errors|hazards displayed \(0 errors)")
 SMOKE_OPTIONS = {"racecheck": ("--timed-tokens", "4")}
 SHARE_OPTIONS = {"racecheck": ("--racecheck-num-workers", "2")}
 VARIABLES = {"CUDA_MODULE_LOADING": "LAZY", "PYTHONDONTWRITEBYTECODE": "1"}
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class MissingToolError(Exception):
@@ -77,6 +78,12 @@ def library() -> Path:
     return Path(os.environ.get(LIBRARY_VARIABLE, ROOT / "build")) / LIBRARY
 
 
+def variables_of(run: Run) -> dict[str, str]:
+    """Of several GPUs a process sees the first alone, so that ranks share it."""
+    first_gpu = os.environ.get(VISIBLE, "0").split(",")[0]
+    return VARIABLES | {VISIBLE: first_gpu} | run.variables
+
+
 def is_understood(text: str) -> bool:
     """Whether all that racecheck reports is of a form that the tool is known to get wrong."""
     try:
@@ -102,7 +109,7 @@ def ended(run: Run, log: Path, limit: float) -> int | None:
         process = subprocess.Popen(
             under(run),
             cwd=ROOT,
-            env=child_environment(**(VARIABLES | run.variables)),
+            env=child_environment(**variables_of(run)),
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

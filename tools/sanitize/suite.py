@@ -25,12 +25,18 @@ SELECTIONS = (
     "tests/native/test_sampling.py::test_each_control_draws_the_oracles_token[greedy]",
     "tests/native/test_past_tiles.py::test_routes_with_a_shared_expert[13]",
 )
+EXCHANGES = (
+    "tests/native/test_collectives.py::test_reduced_rows_are_those_of_one_rank",
+    "tests/native/test_collectives.py::test_all_gather_joins_rows",
+    "tests/native/test_collectives.py::test_all_to_all_gives_each_rank_its_rows_of_all",
+)
 PYTEST = (
     sys.executable,
     "-m",
     "pytest",
     "-q",
     "--device-kind=cuda",
+    "--ranks-per-device=8",
     "--import-mode=importlib",
     "-p",
     "no:cacheprovider",

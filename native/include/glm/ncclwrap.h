@@ -32,6 +32,9 @@ GLM_NCCLWRAP_EXPORT glm_status cwNcclAllReduce(cw_nccl_comm* comm,
                                                const void* input, void* output,
                                                int64_t count, int32_t dtype,
                                                void* stream);
+GLM_NCCLWRAP_EXPORT glm_status cwNcclBroadcast(cw_nccl_comm* comm, void* data,
+                                               int64_t bytes, int32_t root,
+                                               void* stream);
 GLM_NCCLWRAP_EXPORT glm_status cwNcclAllGather(cw_nccl_comm* comm,
                                                const void* input, void* output,
                                                int64_t input_bytes,

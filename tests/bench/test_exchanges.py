@@ -1,0 +1,43 @@
+"""The table of exchanges, with NCCL's column and without; what cannot be measured is one line."""
+
+import pytest
+from click.testing import CliRunner
+
+from tests.native.backend import LIBRARY_VARIABLE
+from tools.bench.exchanges import NOT_MEASURED, ROWS, main, table
+
+MEASURED = [(1.5, 2.0)] * len(ROWS)
+
+
+def columns(beside) -> list[list[str]]:
+    lines = table(2, 5120, MEASURED, beside)
+    assert len(lines) == 2 + len(ROWS)
+    assert {len(line) for line in lines[1:]} == {len(lines[1])}
+    return [line.split() for line in lines[2:]]
+
+
+def test_the_slowest_rank_stands_beside_nccls():
+    rows = columns([(7.25, 3.0)] * len(ROWS))
+    assert rows[0] == ["1", "2.00", "7.25", "10.2"]
+    assert [row[0] for row in rows] == [str(count) for count in ROWS]
+
+
+def test_without_nccl_its_column_is_a_dash():
+    assert columns([()] * len(ROWS))[1] == ["2", "2.00", NOT_MEASURED, "20.5"]
+
+
+@pytest.mark.parametrize(
+    "asked", [["--world-size", "1"], ["--width", "a"], ["--ranks-per-device", "9"]]
+)
+def test_numbers_that_are_none_are_refused(asked):
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 2
+    assert asked[0] in result.output
+
+
+def test_without_the_library_one_line_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path))
+    result = CliRunner().invoke(main, [])
+    assert result.exit_code == 2
+    assert "libglm_cuda.so" in result.output
+    assert len(result.output.splitlines()) == 1

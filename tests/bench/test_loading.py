@@ -1,0 +1,60 @@
+"""Loading with one rank and with several: one small run, and what cannot be loaded."""
+
+import pytest
+from click.testing import CliRunner
+
+from glm_engine.layout import CAPITALS
+from tools.bench.loading import TITLES, main, row
+
+SMALL = ["--synthetic", str(CAPITALS), "--layers", "2", "--device", "cpu"]
+
+
+def test_a_small_run_measures_one_rank_and_several(tmp_path):
+    result = CliRunner().invoke(main, [*SMALL, "--world-size", "4", "--folder", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    first, titles, *rows = result.output.splitlines()
+    assert "2 layers" in first
+    assert titles == "  ".join(TITLES)
+    cells = [line.split() for line in rows]
+    assert [cell[:2] for cell in cells] == [
+        [ranks, place] for ranks in "14" for place in ("disk", "memory")
+    ]
+    assert [cell[4] for cell in cells[1::2]] == ["0.000", "0.000"]
+    assert not list(tmp_path.iterdir()), "the checkpoint was left behind"
+
+
+def test_a_row_says_how_often_the_disk_gave_each_byte():
+    told = {"seconds": 4.0, "bytes_from_disk": 3_000_000_000}
+    assert row(2, True, told, 2_000_000_000).split() == [
+        "2",
+        "disk",
+        "4.00",
+        "0.50",
+        "3.000",
+        "150.0",
+        "%",
+    ]
+
+
+@pytest.mark.parametrize(
+    "asked", [["--layers", "0"], ["--world-size", "3"], ["--ranks-per-device", "a"]]
+)
+def test_numbers_that_are_none_are_refused(asked):
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 2
+    assert asked[0] in result.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--synthetic", "nosuch"], "nosuch: "),
+        (["--folder", "/proc/absent"], "/proc/absent"),
+        ([*SMALL[:2], "--layers", "9"], "--layers is 9"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_line(asked, said):
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert len(result.output.splitlines()) == 1
