@@ -136,9 +136,12 @@ def launches_of(trace: dict) -> list[Launch]:
 def profiler():
     """PyTorch's profiler of what a GPU runs."""
     try:
+        from torch.cuda import is_available
         from torch.profiler import ProfilerActivity, profile
     except ImportError as error:
         raise NothingTracedError(f"expected PyTorch, whose profiler records: {error}") from error
+    if not is_available():
+        raise NothingTracedError("expected a GPU that PyTorch can use, got none")
     return profile(activities=[ProfilerActivity.CUDA], acc_events=True)
 
 
