@@ -1,8 +1,8 @@
 """The table of exchanges, with NCCL's column and without; what cannot be measured is one line."""
 
 import pytest
-from click.testing import CliRunner
 
+from tests.bench.refusals import expect_one_line, expect_refused
 from tests.native.backend import LIBRARY_VARIABLE
 from tools.bench.exchanges import NOT_MEASURED, ROWS, main, table
 
@@ -30,14 +30,9 @@ def test_without_nccl_its_column_is_a_dash():
     "asked", [["--world-size", "1"], ["--width", "a"], ["--ranks-per-device", "9"]]
 )
 def test_numbers_that_are_none_are_refused(asked):
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert asked[0] in result.output
+    expect_refused(main, asked, asked[0])
 
 
 def test_without_the_library_one_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path))
-    result = CliRunner().invoke(main, [])
-    assert result.exit_code == 2
-    assert "libglm_cuda.so" in result.output
-    assert len(result.output.splitlines()) == 1
+    expect_one_line(main, [], "libglm_cuda.so")

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from glm_engine.layout import CAPITALS
+from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.loading import TITLES, main, row
 
 SMALL = ["--synthetic", str(CAPITALS), "--layers", "2", "--device", "cpu"]
@@ -40,9 +41,7 @@ def test_a_row_says_how_often_the_disk_gave_each_byte():
     "asked", [["--layers", "0"], ["--world-size", "3"], ["--ranks-per-device", "a"]]
 )
 def test_numbers_that_are_none_are_refused(asked):
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert asked[0] in result.output
+    expect_refused(main, asked, asked[0])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,4 @@ def test_numbers_that_are_none_are_refused(asked):
     ],
 )
 def test_what_cannot_be_loaded_is_one_line(asked, said):
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert said in result.output
-    assert len(result.output.splitlines()) == 1
+    expect_one_line(main, asked, said)

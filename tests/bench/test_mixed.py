@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from glm_engine.layout import CAPITALS
+from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.figures import Bound
 from tools.bench.mixed import AIR, MOST_MS, figures_of, line_of, main
 
@@ -37,9 +38,7 @@ def test_air_has_limits_and_other_models_have_none():
 
 @pytest.mark.parametrize("asked", [["--batch", "0"], ["--prompt", "a"], ["--steps", "-1"]])
 def test_numbers_that_are_none_are_refused(asked):
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert asked[0] in result.output
+    expect_refused(main, asked, asked[0])
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,4 @@ def test_numbers_that_are_none_are_refused(asked):
     [(["--synthetic", "nosuch"], "nosuch: "), (["--output", "/proc/absent/mixed"], "/proc/absent")],
 )
 def test_what_cannot_be_read_or_written_is_one_line(asked, said):
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert said in result.output
-    assert len(result.output.splitlines()) == 1
+    expect_one_line(main, asked, said)

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from glm_engine.layout import CAPITALS
+from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.trace import (
     Launch,
     carries_prompt,
@@ -89,9 +90,7 @@ def test_kernels_alone_are_read_from_a_trace():
 
 @pytest.mark.parametrize("asked", [["--batch", "0"], ["--prompt", "-1"], ["--steps", "a"]])
 def test_numbers_that_are_none_are_refused(asked):
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert asked[0] in result.output
+    expect_refused(main, asked, asked[0])
 
 
 @pytest.mark.parametrize(
@@ -102,10 +101,7 @@ def test_numbers_that_are_none_are_refused(asked):
     ],
 )
 def test_what_cannot_be_read_or_written_is_one_line(asked, said):
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert said in result.output
-    assert len(result.output.splitlines()) == 1
+    expect_one_line(main, asked, said)
 
 
 def test_where_no_gpu_computes_one_line_says_what_is_missing():

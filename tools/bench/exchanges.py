@@ -9,7 +9,6 @@ residual, norm and quantisation.
 
 import ctypes
 import statistics
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, BrokenBarrierError
@@ -17,9 +16,11 @@ from threading import Barrier, BrokenBarrierError
 import click
 import numpy as np
 
+from glm_engine.errors import GlmError
 from tests.native.backend import Backend, BackendError, Device, address, structs
 from tests.native.wrappers import POINTER, CallError, on_nccl_ranks
 from tools.bench import nccl
+from tools.bench.one_line import errors_in_one_line
 
 NUM_EXCHANGES = 184
 NUM_REPLAYS = 20
@@ -27,6 +28,7 @@ NUM_WARM = 5
 MOST_SECONDS = 60
 NOT_MEASURED = "\N{EN DASH}"
 TITLES = ("rows", "µs an exchange (slowest rank)", "NCCL's all-reduce", "KB sent by a rank")
+FAILURES = (BackendError, CallError, nccl.DriverError, OSError)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -135,6 +137,14 @@ def table(world_size: int, width: int, measured, beside) -> list[str]:
     return lines
 
 
+def measured_together(world_size: int, width: int, ranks_per_device: int):
+    """Microseconds of each number of ROWS on each rank."""
+    try:
+        return measure(world_size, ROWS, width, ranks_per_device)
+    except BrokenBarrierError as error:
+        raise GlmError(f"a rank did not come within {MOST_SECONDS} s") from error
+
+
 @click.command()
 @click.option("--world-size", type=click.IntRange(2, 8), default=2, show_default=True)
 @click.option("--width", type=click.IntRange(1, 5120), default=5120, show_default=True)
@@ -147,16 +157,12 @@ def table(world_size: int, width: int, measured, beside) -> list[str]:
 )
 def main(world_size: int, width: int, ranks_per_device: int) -> None:
     """Prints a line for each number of rows."""
-    try:
-        measured = measure(world_size, ROWS, width, ranks_per_device)
+    with errors_in_one_line("tools.bench.exchanges", *FAILURES):
+        measured = measured_together(world_size, width, ranks_per_device)
         beside: list = [()] * len(ROWS)
         if nccl.is_present() and ranks_per_device == 1:
             beside = measure_nccl(world_size, ROWS, width)
-    except (BackendError, BrokenBarrierError, CallError, nccl.DriverError, OSError) as error:
-        said = str(error) or f"a rank did not come within {MOST_SECONDS} s"
-        click.echo(f"tools.bench.exchanges: {said}", err=True)
-        sys.exit(2)
-    click.echo("\n".join(table(world_size, width, measured, beside)))
+        click.echo("\n".join(table(world_size, width, measured, beside)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ read them. What the disk gave is `read_bytes` of /proc/self/io, of all ranks tog
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +14,9 @@ import click
 
 from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_path
-from glm_engine.errors import BadInputError, GlmError
+from glm_engine.errors import BadInputError
 from tools.bench.mixed import AIR
+from tools.bench.one_line import errors_in_one_line
 from tools.bench.processes import WorkerError, ask_once
 from tools.checkpoint.shards import CheckpointWriteError
 from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
@@ -87,15 +87,14 @@ def measure(folder: Path, num_bytes: int, worlds: Sequence[int], chosen: dict, s
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the checkpoint is written.")
 def main(model, num_layers, device, world_size, ranks_per_device, folder) -> None:
     """Prints a line for one rank and for several, from the disk and from the kernel's memory."""
-    try:
-        with TemporaryDirectory(dir=folder, prefix="loading-") as made:
-            num_bytes = write_checkpoint(Path(made), model, num_layers)
-            click.echo(f"{model} cut to {num_layers} layers: {num_bytes / GIGA:.2f} GB of shards")
-            worlds = (1, int(world_size))
-            measure(Path(made), num_bytes, worlds, {"device": device}, ranks_per_device)
-    except (GlmError, CheckpointWriteError, WorkerError, OSError) as error:
-        click.echo(f"tools.bench.loading: {error}", err=True)
-        sys.exit(2)
+    with (
+        errors_in_one_line("tools.bench.loading", CheckpointWriteError, WorkerError, OSError),
+        TemporaryDirectory(dir=folder, prefix="loading-") as made,
+    ):
+        num_bytes = write_checkpoint(Path(made), model, num_layers)
+        click.echo(f"{model} cut to {num_layers} layers: {num_bytes / GIGA:.2f} GB of shards")
+        worlds = (1, int(world_size))
+        measure(Path(made), num_bytes, worlds, {"device": device}, ranks_per_device)
 
 
 if __name__ == "__main__":

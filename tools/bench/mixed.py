@@ -5,9 +5,7 @@ of which ends with its first token. The time is the device's, the median over st
 decode row and one whole prompt. Random weights, random tokens, no prefix cache, no step budget.
 """
 
-import json
 import random
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -19,10 +17,10 @@ from glm_engine.bench.costs import SYNTHETIC, config_path
 from glm_engine.bench.runs import MILLION, WAIT_SECONDS, Decoding, RequestFailedError, random_prompt
 from glm_engine.commands.bench import NumberList
 from glm_engine.engine import Engine
-from glm_engine.errors import GlmError
-from glm_engine.files import prepare_target, write_whole
+from glm_engine.files import prepare_target, write_report
 from glm_engine.requests import EngineOptions, Request
 from tools.bench.figures import Bound, Figure
+from tools.bench.one_line import errors_in_one_line
 
 CONTEXT = 128
 STEPS_FOR_EACH = 16
@@ -164,16 +162,12 @@ def line_of(figure: Figure) -> str:
 @click.option("--output", type=click.Path(path_type=Path), help="Write the figures as JSON.")
 def main(model, device, batches, prompts, num_steps, seed, output) -> None:
     """Prints a line for each number of decode rows and length of a prompt."""
-    try:
+    with errors_in_one_line("tools.bench.mixed"):
         if output is not None:
             prepare_target(output)
         figures = measure(model, device, batches, (0, *prompts), num_steps, random.Random(seed))
-    except GlmError as error:
-        click.echo(f"tools.bench.mixed: {error}", err=True)
-        sys.exit(error.exit_code)
-    if output is not None:
-        text = json.dumps([figure.as_dict() for figure in figures], indent=2)
-        write_whole(output, f"{text}\n".encode())
+        if output is not None:
+            write_report([figure.as_dict() for figure in figures], output)
 
 
 if __name__ == "__main__":

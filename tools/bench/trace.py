@@ -9,7 +9,6 @@ that kernels that overlap are not counted twice.
 import json
 import random
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,9 +22,10 @@ from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.bench.runs import Decoding
 from glm_engine.engine import Engine
 from glm_engine.errors import GlmError
-from glm_engine.files import prepare_target, write_whole
+from glm_engine.files import prepare_target, write_report
 from tools.bench.kernels.report import columns
 from tools.bench.mixed import AIR, CONTEXT, STEPS_FOR_EACH, MixedSteps, engine_options
+from tools.bench.one_line import errors_in_one_line
 
 FIRST_OF_STEP = "embed_rows"
 ONLY_WITH_PROMPTS = "attend_prefill_rows"
@@ -189,18 +189,16 @@ def measure(model: str, device: str, batch: int, length: int, num_steps: int, ge
 @click.option("--output", type=click.Path(path_type=Path), help="Write the step's kernels as JSON.")
 def main(model, device, batch, prompt, num_steps, seed, output) -> None:
     """Prints the kernels of one step, the one that adds most first."""
-    try:
+    with errors_in_one_line("tools.bench.trace"):
         if output is not None:
             prepare_target(output)
         step = measure(model, device, batch, prompt, num_steps, random.Random(seed))
-    except GlmError as error:
-        click.echo(f"tools.bench.trace: {error}", err=True)
-        sys.exit(error.exit_code)
-    click.echo(f"{model}: {batch} decode rows, {prompt} prompt tokens: {length_of(step):.1f} µs")
-    click.echo(table(step))
-    if output is not None:
-        text = json.dumps([asdict(launch) for launch in step], indent=1)
-        write_whole(output, f"{text}\n".encode())
+        click.echo(
+            f"{model}: {batch} decode rows, {prompt} prompt tokens: {length_of(step):.1f} µs"
+        )
+        click.echo(table(step))
+        if output is not None:
+            write_report([asdict(launch) for launch in step], output)
 
 
 if __name__ == "__main__":
