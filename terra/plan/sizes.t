@@ -10,7 +10,7 @@ local most_batch_of_shared_memory, most_batch_of_own_memory = 64, 256
 local share_of_shared_memory = 4
 local step_tokens_of_shared_memory, step_tokens_of_own_memory = 512, 8192
 local least_step_tokens, step_rows_of_a_request = 512, 2
-local share_of_step_buffers = 8
+local share_of_step_buffers = 16
 
 sizes.sources = {
   { code = C.ENGINE_FROM_OPTION, name = "option" },

@@ -64195,7 +64195,7 @@ entry:
   %10 = getelementptr %29, ptr %9, i32 0, i32 16
   %11 = load i64, ptr %10, align 8
   %12 = sub i64 %8, %11
-  %13 = sdiv i64 %12, 8
+  %13 = sdiv i64 %12, 16
   %14 = icmp sle i64 %5, %13
   %15 = zext i1 %14 to i8
   store i8 %15, ptr %is_small, align 1

@@ -41652,7 +41652,7 @@ then.i4.i.i.i:                                    ; preds = %and.lhs.true.i
   %62 = mul i64 %61, %common.ret.op.i.i.i.i
   %63 = sdiv i64 %60, %62
   %64 = sub i64 %49, %50
-  %65 = sdiv i64 %64, 8
+  %65 = sdiv i64 %64, 16
   %.not.i.i = icmp sgt i64 %51, %65
   br i1 %.not.i.i, label %whilebody.i, label %and.lhs.true.i.i
 
