@@ -151,8 +151,10 @@ def recorded_launches(recorded) -> list[Launch]:
 
 
 def steps_beside(launches: list[Launch], beside: MixedSteps, length: int) -> list[list[Launch]]:
-    """The kernels of each step that held every decode row and a prompt of `length` tokens (0: none).
-    The steps in which the decode rows' own prompts were computed are not among them."""
+    """The kernels of each step of every decode row and a prompt of `length` tokens (0: none).
+
+    The steps in which the decode rows' own prompts were computed are not among them.
+    """
     return [
         step
         for step, taken in zip(steps_of(launches), beside.steps, strict=False)
