@@ -112,8 +112,8 @@ function sizes.extend(Plan)
     var usual = terralib.select(self.shares_memory, step_tokens_of_shared_memory, step_tokens_of_own_memory)
     o.max_step_tokens = greater(least, usual)
     status.try(self:measure_buffers(message))
-    while o.max_step_tokens / 2 >= least and not self:has_room_beside_buffers() do
-      o.max_step_tokens = o.max_step_tokens / 2
+    while o.max_step_tokens > least and not self:has_room_beside_buffers() do
+      o.max_step_tokens = greater(least, o.max_step_tokens / 2)
       status.try(self:measure_buffers(message))
     end
     return C.GLM_OK

@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from glm_engine.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
+from tools.bench.mixed import MixedSteps
 from tools.bench.trace import (
     Launch,
     carries_prompt,
@@ -14,6 +15,7 @@ from tools.bench.trace import (
     middle,
     shares_of,
     short_name,
+    steps_beside,
     steps_of,
     table,
 )
@@ -52,6 +54,30 @@ def test_steps_begin_with_their_embeddings_and_the_last_is_left_out():
     assert [carries_prompt(one) for one in (first, second)] == [True, False]
 
 
+PROMPT_KERNELS = (("embed_rows", 1.0), ("attend_prefill_rows<Tiling<2> >", 3.0))
+DECODE_KERNELS = (("embed_rows", 1.0), ("attend_rows", 2.0))
+HELD = [(0, 7), (2, 5), (2, 0), (2, 5), (1, 6), (2, 0), (2, 5)]
+
+
+@pytest.mark.parametrize(("length", "expected"), [(5, [1, 3, 6]), (0, [2, 5]), (6, [])])
+def test_steps_are_those_of_every_decode_row_and_one_whole_prompt(length, expected):
+    kernels = [PROMPT_KERNELS if prompt else DECODE_KERNELS for _, prompt in HELD]
+    steps = [step(10.0 * place, *each) for place, each in enumerate([*kernels, DECODE_KERNELS])]
+    beside = MixedSteps(None, None, batch=2, num_steps=1)
+    beside.steps = [
+        {"num_decode_tokens": rows, "num_tokens": rows + prompt} for rows, prompt in HELD
+    ]
+    launches = [launch for one in steps for launch in one]
+    assert steps_beside(launches, beside, length) == [steps[place] for place in expected]
+
+
+def test_steps_whose_kernels_are_not_what_the_engine_says_are_left_out():
+    steps = [step(10.0 * place, *each) for place, each in enumerate([DECODE_KERNELS] * 3)]
+    beside = MixedSteps(None, None, batch=2, num_steps=1)
+    beside.steps = [{"num_decode_tokens": 2, "num_tokens": 7}] * 2
+    assert steps_beside([launch for one in steps for launch in one], beside, 5) == []
+
+
 def test_overlapping_kernels_are_not_counted_twice():
     launches = [
         Launch("embed_rows", 0.0, 2.0, (7, 1, 1)),
@@ -79,12 +105,13 @@ def test_the_middle_step_is_the_one_of_median_length():
     assert middle(steps) is steps[2]
 
 
-def test_kernels_alone_are_read_from_a_trace():
+def test_kernels_of_the_first_device_alone_are_read_from_a_trace():
     kernel = {"cat": "kernel", "name": "void a::embed<2>(int)", "ts": 5.0, "dur": 2.5}
-    kernel["args"] = {"grid": [3, 1, 1]}
+    kernel["args"] = {"grid": [3, 1, 1], "device": 0}
+    other = {**kernel, "args": {"grid": [4, 1, 1], "device": 1}}
     copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 1.0, "dur": 1.0}
     named = {"ph": "M", "name": "process_name"}
-    read = launches_of({"traceEvents": [copy, kernel, named]})
+    read = launches_of({"traceEvents": [copy, other, kernel, named]})
     assert read == [Launch("embed<2>", 5.0, 7.5, (3, 1, 1))]
 
 

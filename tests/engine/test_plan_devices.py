@@ -117,6 +117,12 @@ def test_wide_steps_cost_at_most_a_sixteenth_of_the_context(gigabytes):
     assert wide["max_seq"] < narrow["max_seq"] < wide["model_max_seq"]
 
 
+@pytest.mark.parametrize("max_batch", [256, 257, 300, 1023])
+def test_a_step_is_no_wider_than_twice_its_batch_where_nothing_else_fits(max_batch):
+    memory = {"world_size": 1, "device_memory_bytes": 100 * GIGABYTE}
+    assert plan_of(AIR, max_batch=max_batch, **memory)["max_step_tokens"] == 2 * max_batch
+
+
 def test_a_step_is_narrower_where_a_wider_one_leaves_no_room_for_what_is_stated():
     memory = {"world_size": 1, "device_memory_bytes": 200 * GIGABYTE}
     wide = plan_of(AIR, **memory, max_batch=1, num_pages=1)

@@ -27,6 +27,9 @@ CHUNKED_LENGTH = 300
 MANY_SEGMENTS = 600
 LEAST_NORMAL_CODE = 8
 PAST_F16 = 2.0**16
+ROW_TILE = 128
+MOST_BLOCKS = 132
+MANY_ITEMS = ((2400, 300), (1300, 200), (500, 200))
 
 
 @pytest.fixture(autouse=True)
@@ -155,6 +158,15 @@ def test_more_segments_than_a_launch_takes(device):
     batch = tuple((1 + i % 41, 1 + (i % 41 > 0)) for i in range(MANY_SEGMENTS // 2))
     batch += tuple((i % 37 + 1, 1) for i in range(MANY_SEGMENTS // 2))
     assert_attended(device, Work(Heads(2, 1, 64), batch))
+
+
+@pytest.mark.parametrize("heads", [Heads(48, 4, 128), Heads(60, 20, 192)], ids=str)
+def test_more_items_than_a_device_takes_at_once(device, heads):
+    """A block goes from item to item, each of more key tiles than it looks pages up for at once."""
+    group = heads.num_heads // heads.num_kv_heads
+    row_tiles = sum(-(-new * group // ROW_TILE) for _, new in MANY_ITEMS)
+    assert row_tiles * heads.num_kv_heads > 2 * MOST_BLOCKS
+    assert_attended(device, Work(heads, MANY_ITEMS, scales=drawn_scales(heads)))
 
 
 def test_a_segment_of_no_rows_amid_others(device):

@@ -47,9 +47,10 @@ class MixedSteps:
     def __init__(self, engine: Engine, generator: random.Random, batch: int, num_steps: int):
         self.engine, self.generator = engine, generator
         self.batch, self.num_steps = batch, num_steps
+        self.steps: list[dict] = []
 
     def milliseconds(self, length: int) -> float:
-        self.engine.take_steps()
+        self.take()
         times: list[float] = []
         for _ in range(STEPS_FOR_EACH * self.num_steps):
             times += self.times_beside(length)
@@ -65,11 +66,18 @@ class MixedSteps:
         a length of 0 those of the steps until the next event."""
         waited = self.submit(length) if length else None
         self.wait_for(waited)
-        return [
-            step["device_ns"] / MILLION
-            for step in self.engine.take_steps()
-            if step["num_decode_tokens"] == self.batch and step["num_tokens"] == self.batch + length
-        ]
+        return [step["device_ns"] / MILLION for step in self.take() if self.carries(step, length)]
+
+    def take(self) -> list[dict]:
+        """The steps since the last call; `steps` keeps them all."""
+        taken = self.engine.take_steps()
+        self.steps += taken
+        return taken
+
+    def carries(self, step: dict, length: int) -> bool:
+        """Whether a step held every decode row and one whole prompt of `length` tokens."""
+        num_rows = self.batch + length
+        return step["num_decode_tokens"] == self.batch and step["num_tokens"] == num_rows
 
     def submit(self, length: int) -> int:
         prompt = random_prompt(self.generator, self.engine.vocab_size, length)

@@ -2,8 +2,9 @@
 
 CUPTI, through PyTorch's profiler, records every kernel while requests decode and prompts of one
 length come beside them, as in `tools.bench.mixed`. A step begins with the kernel that looks up its
-embeddings. What a kernel adds is the time from the end of the kernel before it to its own end, so
-that kernels that overlap are not counted twice.
+embeddings; the engine's own record of the steps, in the same order, says how many rows each held.
+What a kernel adds is the time from the end of the kernel before it to its own end, so that kernels
+that overlap are not counted twice. Of several GPUs the first is shown.
 """
 
 import json
@@ -129,7 +130,7 @@ def launches_of(trace: dict) -> list[Launch]:
             tuple(event["args"]["grid"]),
         )
         for event in trace["traceEvents"]
-        if event.get("cat") == "kernel"
+        if event.get("cat") == "kernel" and event["args"].get("device", 0) == 0
     ]
 
 
@@ -145,17 +146,23 @@ def profiler():
     return profile(activities=[ProfilerActivity.CUDA], acc_events=True)
 
 
-def traced(engine: Engine, recorded, generator, batch: int, length: int, num_steps: int):
-    """The kernels that ran while `num_steps` steps of `batch` decode rows with a prompt of `length`
-    tokens (0: without one) were taken, as `recorded` saw them."""
-    decoding = Decoding(engine, generator, batch, CONTEXT, STEPS_FOR_EACH * num_steps)
-    with recorded:
-        requests = decoding.start()
-        MixedSteps(engine, generator, batch, num_steps).milliseconds(length)
-        decoding.finish(requests)
+def recorded_launches(recorded) -> list[Launch]:
+    """What a profiler that has ended saw."""
     with NamedTemporaryFile(suffix=".json") as written:
         recorded.export_chrome_trace(written.name)
         return launches_of(json.loads(Path(written.name).read_bytes()))
+
+
+def steps_beside(launches: list[Launch], beside: MixedSteps, length: int) -> list[list[Launch]]:
+    """The kernels of each step of every decode row and a prompt of `length` tokens (0: none).
+
+    The steps in which the decode rows' own prompts were computed are not among them.
+    """
+    return [
+        step
+        for step, taken in zip(steps_of(launches), beside.steps, strict=False)
+        if beside.carries(taken, length) and carries_prompt(step) == (length > 0)
+    ]
 
 
 def measure(model: str, device: str, batch: int, length: int, num_steps: int, generator):
@@ -163,8 +170,14 @@ def measure(model: str, device: str, batch: int, length: int, num_steps: int, ge
     opened = engine_options(model, [batch], [length], num_steps, device)
     recorded = profiler()
     with Engine(opened) as engine:
-        launches = traced(engine, recorded, generator, batch, length, num_steps)
-    wanted = [step for step in steps_of(launches) if carries_prompt(step) == (length > 0)]
+        decoding = Decoding(engine, generator, batch, CONTEXT, STEPS_FOR_EACH * num_steps)
+        beside = MixedSteps(engine, generator, batch, num_steps)
+        with recorded:
+            requests = decoding.start()
+            beside.milliseconds(length)
+            decoding.finish(requests)
+    launches = recorded_launches(recorded)
+    wanted = steps_beside(launches, beside, length)
     if not wanted:
         raise NothingTracedError(
             f"expected steps of {batch} decode rows and {length} prompt tokens, "

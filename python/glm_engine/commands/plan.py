@@ -117,6 +117,7 @@ def fields(planned, is_chosen):
         ("pages", pages(planned)),
         ("context", context_line(planned)),
         ("batch", batch_line(planned)),
+        ("step", f"{planned['max_step_tokens']:,} tokens at most"),
         ("pool", pool(planned)),
     ]
 

@@ -61526,42 +61526,45 @@ condition:                                        ; preds = %merge10, %merge4
   %48 = load ptr, ptr %o, align 8
   %49 = getelementptr %30, ptr %48, i32 0, i32 11
   %50 = load i32, ptr %49, align 4
-  %51 = sdiv i32 %50, 2
-  %52 = sext i32 %51 to i64
-  %53 = load i64, ptr %least, align 8
-  %54 = icmp sge i64 %52, %53
-  %55 = zext i1 %54 to i8
-  %56 = trunc i8 %55 to i1
-  br i1 %56, label %and.lhs.true, label %merge8
+  %51 = sext i32 %50 to i64
+  %52 = load i64, ptr %least, align 8
+  %53 = icmp sgt i64 %51, %52
+  %54 = zext i1 %53 to i8
+  %55 = trunc i8 %54 to i1
+  br i1 %55, label %and.lhs.true, label %merge8
 
 whilebody:                                        ; preds = %and.lhs.true
+  %56 = load i64, ptr %least, align 8
   %57 = load ptr, ptr %o, align 8
   %58 = getelementptr %30, ptr %57, i32 0, i32 11
   %59 = load i32, ptr %58, align 4
   %60 = sdiv i32 %59, 2
-  %61 = load ptr, ptr %o, align 8
-  %62 = getelementptr %30, ptr %61, i32 0, i32 11
-  store i32 %60, ptr %62, align 4
-  %63 = load ptr, ptr %self, align 8
-  %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Plan.measure_buffers"(ptr %63, ptr %64)
-  store i32 %65, ptr %code9, align 4
-  %66 = load i32, ptr %code9, align 4
-  %67 = icmp ne i32 %66, 0
-  %68 = zext i1 %67 to i8
-  %69 = trunc i8 %68 to i1
-  br i1 %69, label %then11, label %else12
+  %61 = sext i32 %60 to i64
+  %62 = call i64 @"$greater"(i64 %56, i64 %61)
+  %63 = trunc i64 %62 to i32
+  %64 = load ptr, ptr %o, align 8
+  %65 = getelementptr %30, ptr %64, i32 0, i32 11
+  store i32 %63, ptr %65, align 4
+  %66 = load ptr, ptr %self, align 8
+  %67 = load ptr, ptr %message, align 8
+  %68 = call i32 @"$Plan.measure_buffers"(ptr %66, ptr %67)
+  store i32 %68, ptr %code9, align 4
+  %69 = load i32, ptr %code9, align 4
+  %70 = icmp ne i32 %69, 0
+  %71 = zext i1 %70 to i8
+  %72 = trunc i8 %71 to i1
+  br i1 %72, label %then11, label %else12
 
 and.lhs.true:                                     ; preds = %condition
-  %70 = load ptr, ptr %self, align 8
-  %71 = call zeroext i1 @"$Plan.has_room_beside_buffers"(ptr %70)
-  %72 = zext i1 %71 to i8
-  %73 = trunc i8 %72 to i1
-  br i1 %73, label %merge8, label %whilebody
+  %73 = load ptr, ptr %self, align 8
+  %74 = call zeroext i1 @"$Plan.has_room_beside_buffers"(ptr %73)
+  %75 = zext i1 %74 to i8
+  %76 = trunc i8 %75 to i1
+  br i1 %76, label %merge8, label %whilebody
 
 then11:                                           ; preds = %whilebody
-  %74 = load i32, ptr %code9, align 4
-  ret i32 %74
+  %77 = load i32, ptr %code9, align 4
+  ret i32 %77
 
 dead13:                                           ; No predecessors!
   br label %merge10

@@ -41574,9 +41574,9 @@ merge.i37:                                        ; preds = %merge
 merge.merge1_crit_edge.i:                         ; preds = %merge.i37
   %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 200
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
-  %.phi.trans.insert35.i = getelementptr i8, ptr %0, i64 328
-  %.pre36.i = load i8, ptr %.phi.trans.insert35.i, align 1
-  %.pre37.i = trunc i8 %.pre36.i to i1
+  %.phi.trans.insert36.i = getelementptr i8, ptr %0, i64 328
+  %.pre37.i = load i8, ptr %.phi.trans.insert36.i, align 1
+  %.pre38.i = trunc i8 %.pre37.i to i1
   br label %merge1.i
 
 then2.i:                                          ; preds = %merge.i37
@@ -41589,7 +41589,7 @@ then2.i:                                          ; preds = %merge.i37
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i, %merge.merge1_crit_edge.i
-  %.pre-phi.i = phi i1 [ %.pre37.i, %merge.merge1_crit_edge.i ], [ %26, %then2.i ]
+  %.pre-phi.i = phi i1 [ %.pre38.i, %merge.merge1_crit_edge.i ], [ %26, %then2.i ]
   %29 = phi i32 [ %.pre.i, %merge.merge1_crit_edge.i ], [ %27, %then2.i ]
   %30 = sext i32 %29 to i64
   %31 = shl nsw i64 %30, 1
@@ -41616,84 +41616,87 @@ condition.preheader.i:                            ; preds = %merge1.i
 
 condition.i:                                      ; preds = %whilebody.i, %condition.preheader.i
   %45 = load i32, ptr %37, align 4
-  %46 = sdiv i32 %45, 2
-  %47 = sext i32 %46 to i64
-  %.not32.i = icmp sgt i64 %32, %47
-  br i1 %.not32.i, label %merge1, label %and.lhs.true.i
+  %46 = sext i32 %45 to i64
+  %47 = icmp slt i64 %32, %46
+  br i1 %47, label %and.lhs.true.i, label %merge1
 
 whilebody.i:                                      ; preds = %"$Plan.has_room_beside_buffers.exit.i", %and.lhs.true.i.i, %"$Plan.room_for_pages.exit.i.i"
-  store i32 %46, ptr %37, align 4
-  %48 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
-  %.not33.i = icmp eq i32 %48, 0
-  br i1 %.not33.i, label %condition.i, label %common.ret
+  %48 = sdiv i32 %45, 2
+  %49 = sext i32 %48 to i64
+  %50 = tail call range(i64 -4294967296, 4294967295) i64 @llvm.smax.i64(i64 %32, i64 %49)
+  %51 = trunc i64 %50 to i32
+  store i32 %51, ptr %37, align 4
+  %52 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  %.not34.i = icmp eq i32 %52, 0
+  br i1 %.not34.i, label %condition.i, label %common.ret
 
 and.lhs.true.i:                                   ; preds = %condition.i
-  %49 = load i64, ptr %39, align 8
-  %50 = load i64, ptr %40, align 8
-  %51 = load i64, ptr %41, align 8
-  %52 = add i64 %51, %50
-  %53 = load i8, ptr %33, align 1
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %then.i4.i.i.i, label %"$Plan.room_for_pages.exit.i.i"
+  %53 = load i64, ptr %39, align 8
+  %54 = load i64, ptr %40, align 8
+  %55 = load i64, ptr %41, align 8
+  %56 = add i64 %55, %54
+  %57 = load i8, ptr %33, align 1
+  %58 = trunc i8 %57 to i1
+  br i1 %58, label %then.i4.i.i.i, label %"$Plan.room_for_pages.exit.i.i"
 
 then.i4.i.i.i:                                    ; preds = %and.lhs.true.i
-  %55 = load i32, ptr %42, align 4
-  %56 = sext i32 %55 to i64
-  %57 = mul i64 %52, %56
-  %58 = load i64, ptr %43, align 8
-  %59 = add i64 %57, %58
+  %59 = load i32, ptr %42, align 4
+  %60 = sext i32 %59 to i64
+  %61 = mul i64 %56, %60
+  %62 = load i64, ptr %43, align 8
+  %63 = add i64 %61, %62
   br label %"$Plan.room_for_pages.exit.i.i"
 
 "$Plan.room_for_pages.exit.i.i":                  ; preds = %then.i4.i.i.i, %and.lhs.true.i
-  %.pn.i.i.i = phi i64 [ %59, %then.i4.i.i.i ], [ %52, %and.lhs.true.i ]
-  %common.ret.op.i.i.i.i = phi i64 [ %56, %then.i4.i.i.i ], [ 1, %and.lhs.true.i ]
-  %60 = sub i64 %49, %.pn.i.i.i
-  %61 = load i64, ptr %.in.i.i.i, align 8
-  %62 = mul i64 %61, %common.ret.op.i.i.i.i
-  %63 = sdiv i64 %60, %62
-  %64 = sub i64 %49, %50
-  %65 = sdiv i64 %64, 16
-  %.not.i.i = icmp sgt i64 %51, %65
+  %.pn.i.i.i = phi i64 [ %63, %then.i4.i.i.i ], [ %56, %and.lhs.true.i ]
+  %common.ret.op.i.i.i.i = phi i64 [ %60, %then.i4.i.i.i ], [ 1, %and.lhs.true.i ]
+  %64 = sub i64 %53, %.pn.i.i.i
+  %65 = load i64, ptr %.in.i.i.i, align 8
+  %66 = mul i64 %65, %common.ret.op.i.i.i.i
+  %67 = sdiv i64 %64, %66
+  %68 = sub i64 %53, %54
+  %69 = sdiv i64 %68, 16
+  %.not.i.i = icmp sgt i64 %55, %69
   br i1 %.not.i.i, label %whilebody.i, label %and.lhs.true.i.i
 
 and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pages.exit.i.i"
-  %66 = load i32, ptr %44, align 4
-  %67 = sext i32 %66 to i64
-  %.not7.i.i = icmp slt i64 %63, %67
+  %70 = load i32, ptr %44, align 4
+  %71 = sext i32 %70 to i64
+  %.not7.i.i = icmp slt i64 %67, %71
   br i1 %.not7.i.i, label %whilebody.i, label %"$Plan.has_room_beside_buffers.exit.i"
 
 "$Plan.has_room_beside_buffers.exit.i":           ; preds = %and.lhs.true.i.i
-  %68 = load i32, ptr %2, align 4
-  %69 = sext i32 %68 to i64
-  %.not34.i = icmp slt i64 %63, %69
-  br i1 %.not34.i, label %whilebody.i, label %merge1
+  %72 = load i32, ptr %2, align 4
+  %73 = sext i32 %72 to i64
+  %.not35.i = icmp slt i64 %67, %73
+  br i1 %.not35.i, label %whilebody.i, label %merge1
 
 common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).527.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).527.exit" ], [ %105, %merge12 ], [ %83, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %78, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %48, %whilebody.i ]
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).527.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
-  %70 = getelementptr i8, ptr %0, i64 48
-  %71 = load i32, ptr %70, align 4
-  %72 = icmp eq i32 %71, 0
-  br i1 %72, label %then5, label %merge4
+  %74 = getelementptr i8, ptr %0, i64 48
+  %75 = load i32, ptr %74, align 4
+  %76 = icmp eq i32 %75, 0
+  br i1 %76, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %73 = getelementptr i8, ptr %0, i64 328
-  %.val = load i8, ptr %73, align 1
-  %74 = trunc i8 %.val to i1
-  %75 = select i1 %74, i64 64, i64 256
+  %77 = getelementptr i8, ptr %0, i64 328
+  %.val = load i8, ptr %77, align 1
+  %78 = trunc i8 %.val to i1
+  %79 = select i1 %78, i64 64, i64 256
   call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i)
   br label %whilebody.i41
 
 whilebody.i41:                                    ; preds = %then5, %merge1.i43
-  %high.018.i = phi i64 [ %high.1.i, %merge1.i43 ], [ %75, %then5 ]
+  %high.018.i = phi i64 [ %high.1.i, %merge1.i43 ], [ %79, %then5 ]
   %low.017.i = phi i64 [ %low.1.i, %merge1.i43 ], [ 1, %then5 ]
-  %76 = sub i64 %high.018.i, %low.017.i
-  %.neg.i = sdiv i64 %76, -2
-  %77 = add i64 %.neg.i, %high.018.i
-  %78 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %77, ptr nonnull %fits.i, ptr %1)
-  %.not.i42 = icmp eq i32 %78, 0
+  %80 = sub i64 %high.018.i, %low.017.i
+  %.neg.i = sdiv i64 %80, -2
+  %81 = add i64 %.neg.i, %high.018.i
+  %82 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %81, ptr nonnull %fits.i, ptr %1)
+  %.not.i42 = icmp eq i32 %82, 0
   br i1 %.not.i42, label %merge1.i43, label %"$anon (./terra/plan/sizes.t:37).exit.thread"
 
 "$anon (./terra/plan/sizes.t:37).exit.thread":    ; preds = %whilebody.i41
@@ -41701,71 +41704,71 @@ whilebody.i41:                                    ; preds = %then5, %merge1.i43
   br label %common.ret
 
 merge1.i43:                                       ; preds = %whilebody.i41
-  %79 = load i8, ptr %fits.i, align 1
-  %80 = trunc i8 %79 to i1
-  %81 = add i64 %77, -1
-  %low.1.i = select i1 %80, i64 %77, i64 %low.017.i
-  %high.1.i = select i1 %80, i64 %high.018.i, i64 %81
-  %82 = icmp slt i64 %low.1.i, %high.1.i
-  br i1 %82, label %whilebody.i41, label %"$anon (./terra/plan/sizes.t:37).exit"
+  %83 = load i8, ptr %fits.i, align 1
+  %84 = trunc i8 %83 to i1
+  %85 = add i64 %81, -1
+  %low.1.i = select i1 %84, i64 %81, i64 %low.017.i
+  %high.1.i = select i1 %84, i64 %high.018.i, i64 %85
+  %86 = icmp slt i64 %low.1.i, %high.1.i
+  br i1 %86, label %whilebody.i41, label %"$anon (./terra/plan/sizes.t:37).exit"
 
 "$anon (./terra/plan/sizes.t:37).exit":           ; preds = %merge1.i43
-  %83 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
+  %87 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
-  %.not36 = icmp eq i32 %83, 0
+  %.not36 = icmp eq i32 %87, 0
   br i1 %.not36, label %merge4, label %common.ret
 
 merge4:                                           ; preds = %merge1, %"$anon (./terra/plan/sizes.t:37).exit"
-  %84 = load i32, ptr %14, align 4
-  %85 = icmp eq i32 %84, 0
-  br i1 %85, label %then13, label %merge12
+  %88 = load i32, ptr %14, align 4
+  %89 = icmp eq i32 %88, 0
+  br i1 %89, label %then13, label %merge12
 
 then13:                                           ; preds = %merge4
-  %86 = getelementptr i8, ptr %0, i64 208
-  %87 = load i32, ptr %86, align 4
-  %88 = sext i32 %87 to i64
-  %89 = add nsw i64 %13, -1
-  %90 = add nsw i64 %89, %88
-  %91 = sdiv i64 %90, %88
-  %92 = add nsw i64 %common.ret.op.i, -1
-  %93 = add nsw i64 %92, %88
-  %94 = sdiv i64 %93, %88
+  %90 = getelementptr i8, ptr %0, i64 208
+  %91 = load i32, ptr %90, align 4
+  %92 = sext i32 %91 to i64
+  %93 = add nsw i64 %13, -1
+  %94 = add nsw i64 %93, %92
+  %95 = sdiv i64 %94, %92
+  %96 = add nsw i64 %common.ret.op.i, -1
+  %97 = add nsw i64 %96, %92
+  %98 = sdiv i64 %97, %92
   call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i44)
-  %95 = tail call i64 @llvm.smin.i64(i64 %91, i64 %94)
-  %96 = icmp slt i64 %91, %94
-  br i1 %96, label %whilebody.i47, label %merge.i45
+  %99 = tail call i64 @llvm.smin.i64(i64 %95, i64 %98)
+  %100 = icmp slt i64 %95, %98
+  br i1 %100, label %whilebody.i47, label %merge.i45
 
 whilebody.i47:                                    ; preds = %then13, %merge1.i52
-  %high.018.i48 = phi i64 [ %high.1.i54, %merge1.i52 ], [ %94, %then13 ]
-  %low.017.i49 = phi i64 [ %low.1.i53, %merge1.i52 ], [ %95, %then13 ]
-  %97 = sub i64 %high.018.i48, %low.017.i49
-  %.neg.i50 = sdiv i64 %97, -2
-  %98 = add i64 %.neg.i50, %high.018.i48
-  %99 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %98, ptr nonnull %fits.i44, ptr %1)
-  %.not.i51 = icmp eq i32 %99, 0
+  %high.018.i48 = phi i64 [ %high.1.i54, %merge1.i52 ], [ %98, %then13 ]
+  %low.017.i49 = phi i64 [ %low.1.i53, %merge1.i52 ], [ %99, %then13 ]
+  %101 = sub i64 %high.018.i48, %low.017.i49
+  %.neg.i50 = sdiv i64 %101, -2
+  %102 = add i64 %.neg.i50, %high.018.i48
+  %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
+  %.not.i51 = icmp eq i32 %103, 0
   br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).527.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
-  %100 = load i8, ptr %fits.i44, align 1
-  %101 = trunc i8 %100 to i1
-  %102 = add i64 %98, -1
-  %low.1.i53 = select i1 %101, i64 %98, i64 %low.017.i49
-  %high.1.i54 = select i1 %101, i64 %high.018.i48, i64 %102
-  %103 = icmp slt i64 %low.1.i53, %high.1.i54
-  br i1 %103, label %whilebody.i47, label %merge.i45
+  %104 = load i8, ptr %fits.i44, align 1
+  %105 = trunc i8 %104 to i1
+  %106 = add i64 %102, -1
+  %low.1.i53 = select i1 %105, i64 %102, i64 %low.017.i49
+  %high.1.i54 = select i1 %105, i64 %high.018.i48, i64 %106
+  %107 = icmp slt i64 %low.1.i53, %high.1.i54
+  br i1 %107, label %whilebody.i47, label %merge.i45
 
 merge.i45:                                        ; preds = %merge1.i52, %then13
-  %low.0.lcssa.i = phi i64 [ %95, %then13 ], [ %low.1.i53, %merge1.i52 ]
-  %104 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
+  %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
+  %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
   br label %"$anon (./terra/plan/sizes.t:37).527.exit"
 
 "$anon (./terra/plan/sizes.t:37).527.exit":       ; preds = %whilebody.i47, %merge.i45
-  %common.ret.op.i46 = phi i32 [ %104, %merge.i45 ], [ %99, %whilebody.i47 ]
+  %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
 
 merge12:                                          ; preds = %merge4
-  %105 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  %109 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
   br label %common.ret
 }
 

@@ -36,6 +36,7 @@ def test_plan_of_the_published_configuration():
     assert "354.9 GB" in printed
     assert "356.79 B" in printed
     assert "368.0 KiB" in printed
+    assert re.search(r"^step +512 tokens at most$", printed, re.MULTILINE)
     assert printed.rstrip().endswith("fits")
 
 
