@@ -715,211 +715,212 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.559" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
 @"$string.560" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
 @"$string.561" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.562" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.563" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.564" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.565" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.566" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.567" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.568" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.569" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.573" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.574" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.575" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.576" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.577" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.578" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.579" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.580" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.581" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.582" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.583" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.584" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.585" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.586" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.588" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.589" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.590" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.591" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.593" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.594" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.595" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.596" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.597" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.598" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.599" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.600" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.601" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.602" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.603" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.604" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.605" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.606" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.607" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.608" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.609" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.610" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.611" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.612" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.613" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.614" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.615" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.616" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.617" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.618" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.619" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.620" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.621" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.622" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.623" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.624" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.625" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.626" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.627" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.628" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.629" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.630" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.631" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.632" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.633" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.634" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.635" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.636" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.637" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.638" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.639" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.640" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.641" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.642" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.643" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.644" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.645" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.646" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.647" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.648" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.649" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.650" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.651" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.652" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.653" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.654" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.655" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.656" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.657" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.658" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.659" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.660" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.661" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.662" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.663" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.664" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.665" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.666" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.667" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.668" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.669" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.670" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.671" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.672" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.673" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.674" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.675" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.676" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.677" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.678" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.679" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.680" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.681" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.682" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.683" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.684" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.685" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.686" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.687" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.688" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.689" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.690" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.691" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.692" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.693" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.694" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.695" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.696" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.697" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.698" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.699" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.700" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.701" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.702" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.703" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.704" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.705" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.706" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.707" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.710" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.711" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.712" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.713" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.714" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.718" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.719" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.720" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.721" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.722" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.731" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.732" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.733" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.734" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.735" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.736" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.737" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.738" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.739" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.740" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.741" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.742" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.743" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.745" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.746" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.747" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.749" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.750" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.755" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.756" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.757" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.758" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.759" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.760" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.762" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
-@"$string.764" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.765" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.766" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.767" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.768" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.769" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.772" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.773" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.774" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.798" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.827" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.838" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.840" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.841" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.848" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.849" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.850" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.851" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.852" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.853" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.854" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.876" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.890" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.891" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.892" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.893" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.900" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.902" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.912" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.562" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
+@"$string.563" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.564" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.565" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.566" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.567" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.568" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.569" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.570" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.574" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.575" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.576" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.577" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.578" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.579" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.580" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.581" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.582" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.583" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.584" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.585" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.586" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.587" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.589" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.590" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.591" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.592" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.594" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.595" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.596" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.597" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.598" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.599" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.600" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.601" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.602" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.603" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.604" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.605" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.606" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.607" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.608" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.609" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.610" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.611" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.612" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.613" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.614" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.615" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.616" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.617" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.618" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.619" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.620" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.621" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.622" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.623" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.624" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.625" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.626" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.627" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.628" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.629" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.630" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.631" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.632" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.633" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.634" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.635" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.636" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.637" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.638" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.639" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.640" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.641" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.642" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.643" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.644" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.645" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.646" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.647" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.648" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.649" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.650" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.651" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.652" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.653" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.654" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.655" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.656" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.657" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.658" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.659" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.660" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.661" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.662" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.663" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.664" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.665" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.666" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.667" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.668" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.669" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.670" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.671" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.672" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.673" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.674" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.675" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.676" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.677" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.678" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.679" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.680" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.681" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.682" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.683" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.684" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.685" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.686" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.687" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.688" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.689" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.690" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.691" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.692" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.693" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.694" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.695" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.696" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.697" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.698" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.699" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.700" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.701" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.702" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.703" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.704" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.705" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.706" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.707" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.708" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.711" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.712" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.713" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.714" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.715" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.719" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.720" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.721" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.722" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.723" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.732" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.733" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.734" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.735" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.736" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.737" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.738" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.739" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.740" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.741" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.742" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.743" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.744" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.746" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.747" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.748" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.750" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.751" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.756" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.757" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.758" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.759" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.760" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.761" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.763" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
+@"$string.765" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.766" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.767" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.768" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.769" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.770" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.773" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.774" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.775" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.799" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.828" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.839" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.841" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.842" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.849" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.850" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.851" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.852" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.853" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.854" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.855" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.877" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.891" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.892" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.893" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.894" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.901" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.903" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.913" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -58220,11 +58221,11 @@ dead:                                             ; No predecessors!
 define internal i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
+  %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
   %code9 = alloca i32, align 4
-  %8 = alloca %4, align 8
   %code4 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -58238,44 +58239,44 @@ entry:
   store ptr %1, ptr %source, align 8
   store ptr %2, ptr %backend, align 8
   store ptr %3, ptr %info, align 8
-  %9 = zext i1 %4 to i8
-  store i8 %9, ptr %shares_memory, align 1
+  %8 = zext i1 %4 to i8
+  store i8 %8, ptr %shares_memory, align 1
   store ptr %5, ptr %given, align 8
   store ptr %6, ptr %message, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = call ptr @memset(ptr %10, i32 0, i64 1024)
-  %12 = load ptr, ptr %source, align 8
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %29, ptr %13, i32 0, i32 0
-  store ptr %12, ptr %14, align 8
-  %15 = load ptr, ptr %backend, align 8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 1
-  store ptr %15, ptr %17, align 8
-  %18 = load i8, ptr %shares_memory, align 1
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %29, ptr %19, i32 0, i32 6
-  store i8 %18, ptr %20, align 1
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 22
-  store i8 1, ptr %22, align 1
-  %23 = load ptr, ptr %given, align 8
-  %24 = load ptr, ptr %source, align 8
-  %25 = getelementptr %9, ptr %24, i32 0, i32 3
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %29, ptr %26, i32 0, i32 3
-  %28 = load ptr, ptr %message, align 8
-  %29 = call i32 @"$options.resolve"(ptr %23, ptr %25, ptr %27, ptr %28)
-  store i32 %29, ptr %code, align 4
-  %30 = load i32, ptr %code, align 4
-  %31 = icmp ne i32 %30, 0
-  %32 = zext i1 %31 to i8
-  %33 = trunc i8 %32 to i1
-  br i1 %33, label %then, label %else
+  %9 = load ptr, ptr %self, align 8
+  %10 = call ptr @memset(ptr %9, i32 0, i64 1024)
+  %11 = load ptr, ptr %source, align 8
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %29, ptr %12, i32 0, i32 0
+  store ptr %11, ptr %13, align 8
+  %14 = load ptr, ptr %backend, align 8
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 1
+  store ptr %14, ptr %16, align 8
+  %17 = load i8, ptr %shares_memory, align 1
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %29, ptr %18, i32 0, i32 6
+  store i8 %17, ptr %19, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 22
+  store i8 1, ptr %21, align 1
+  %22 = load ptr, ptr %given, align 8
+  %23 = load ptr, ptr %source, align 8
+  %24 = getelementptr %9, ptr %23, i32 0, i32 3
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %29, ptr %25, i32 0, i32 3
+  %27 = load ptr, ptr %message, align 8
+  %28 = call i32 @"$options.resolve"(ptr %22, ptr %24, ptr %26, ptr %27)
+  store i32 %28, ptr %code, align 4
+  %29 = load i32, ptr %code, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then, label %else
 
 then:                                             ; preds = %entry
-  %34 = load i32, ptr %code, align 4
-  ret i32 %34
+  %33 = load i32, ptr %code, align 4
+  ret i32 %33
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -58284,58 +58285,58 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %35 = load ptr, ptr %given, align 8
-  %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %29, ptr %36, i32 0, i32 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %37, ptr align 8 %35, i64 152, i1 false)
-  %38 = load ptr, ptr %info, align 8
-  %39 = getelementptr %8, ptr %38, i32 0, i32 1
-  %40 = load i32, ptr %39, align 4
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %29, ptr %41, i32 0, i32 4
-  store i32 %40, ptr %42, align 4
-  %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %29, ptr %43, i32 0, i32 3
-  %45 = getelementptr %30, ptr %44, i32 0, i32 15
-  %46 = load i32, ptr %45, align 4
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %29, ptr %47, i32 0, i32 5
-  store i32 %46, ptr %48, align 4
-  %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %29, ptr %49, i32 0, i32 5
-  %51 = load i32, ptr %50, align 4
-  %52 = icmp slt i32 %51, 0
-  %53 = zext i1 %52 to i8
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %then2, label %else3
+  %34 = load ptr, ptr %given, align 8
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %29, ptr %35, i32 0, i32 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %36, ptr align 8 %34, i64 152, i1 false)
+  %37 = load ptr, ptr %info, align 8
+  %38 = getelementptr %8, ptr %37, i32 0, i32 1
+  %39 = load i32, ptr %38, align 4
+  %40 = load ptr, ptr %self, align 8
+  %41 = getelementptr %29, ptr %40, i32 0, i32 4
+  store i32 %39, ptr %41, align 4
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %29, ptr %42, i32 0, i32 3
+  %44 = getelementptr %30, ptr %43, i32 0, i32 15
+  %45 = load i32, ptr %44, align 4
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %29, ptr %46, i32 0, i32 5
+  store i32 %45, ptr %47, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 5
+  %50 = load i32, ptr %49, align 4
+  %51 = icmp slt i32 %50, 0
+  %52 = zext i1 %51 to i8
+  %53 = trunc i8 %52 to i1
+  br i1 %53, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %55 = load ptr, ptr %info, align 8
-  %56 = getelementptr %8, ptr %55, i32 0, i32 2
-  %57 = load i32, ptr %56, align 4
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %29, ptr %58, i32 0, i32 5
-  store i32 %57, ptr %59, align 4
+  %54 = load ptr, ptr %info, align 8
+  %55 = getelementptr %8, ptr %54, i32 0, i32 2
+  %56 = load i32, ptr %55, align 4
+  %57 = load ptr, ptr %self, align 8
+  %58 = getelementptr %29, ptr %57, i32 0, i32 5
+  store i32 %56, ptr %58, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %60 = load ptr, ptr %self, align 8
-  %61 = load ptr, ptr %info, align 8
-  %62 = load ptr, ptr %message, align 8
-  %63 = call i32 @"$Plan.choose_course"(ptr %60, ptr %61, ptr %62)
-  store i32 %63, ptr %code4, align 4
-  %64 = load i32, ptr %code4, align 4
-  %65 = icmp ne i32 %64, 0
-  %66 = zext i1 %65 to i8
-  %67 = trunc i8 %66 to i1
-  br i1 %67, label %then6, label %else7
+  %59 = load ptr, ptr %self, align 8
+  %60 = load ptr, ptr %info, align 8
+  %61 = load ptr, ptr %message, align 8
+  %62 = call i32 @"$Plan.choose_course"(ptr %59, ptr %60, ptr %61)
+  store i32 %62, ptr %code4, align 4
+  %63 = load i32, ptr %code4, align 4
+  %64 = icmp ne i32 %63, 0
+  %65 = zext i1 %64 to i8
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  %68 = load i32, ptr %code4, align 4
-  ret i32 %68
+  %67 = load i32, ptr %code4, align 4
+  ret i32 %67
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -58344,23 +58345,20 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %69 = load ptr, ptr %self, align 8
-  %70 = load ptr, ptr %info, align 8
-  call void @"$Plan.choose_memory"(ptr %69, ptr %70)
-  %71 = load %4, ptr %8, align 1
-  %72 = load ptr, ptr %self, align 8
-  %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$Plan.measure_weights"(ptr %72, ptr %73)
-  store i32 %74, ptr %code9, align 4
-  %75 = load i32, ptr %code9, align 4
-  %76 = icmp ne i32 %75, 0
-  %77 = zext i1 %76 to i8
-  %78 = trunc i8 %77 to i1
-  br i1 %78, label %then11, label %else12
+  %68 = load ptr, ptr %self, align 8
+  %69 = load ptr, ptr %info, align 8
+  %70 = load ptr, ptr %message, align 8
+  %71 = call i32 @"$Plan.choose_memory"(ptr %68, ptr %69, ptr %70)
+  store i32 %71, ptr %code9, align 4
+  %72 = load i32, ptr %code9, align 4
+  %73 = icmp ne i32 %72, 0
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then11, label %else12
 
 then11:                                           ; preds = %merge5
-  %79 = load i32, ptr %code9, align 4
-  ret i32 %79
+  %76 = load i32, ptr %code9, align 4
+  ret i32 %76
 
 dead13:                                           ; No predecessors!
   br label %merge10
@@ -58369,19 +58367,19 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %80 = load ptr, ptr %self, align 8
-  %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Plan.measure_page"(ptr %80, ptr %81)
-  store i32 %82, ptr %code14, align 4
-  %83 = load i32, ptr %code14, align 4
-  %84 = icmp ne i32 %83, 0
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then16, label %else17
+  %77 = load ptr, ptr %self, align 8
+  %78 = load ptr, ptr %message, align 8
+  %79 = call i32 @"$Plan.measure_weights"(ptr %77, ptr %78)
+  store i32 %79, ptr %code14, align 4
+  %80 = load i32, ptr %code14, align 4
+  %81 = icmp ne i32 %80, 0
+  %82 = zext i1 %81 to i8
+  %83 = trunc i8 %82 to i1
+  br i1 %83, label %then16, label %else17
 
 then16:                                           ; preds = %merge10
-  %87 = load i32, ptr %code14, align 4
-  ret i32 %87
+  %84 = load i32, ptr %code14, align 4
+  ret i32 %84
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -58390,19 +58388,19 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %88 = load ptr, ptr %self, align 8
-  %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Plan.choose_sizes"(ptr %88, ptr %89)
-  store i32 %90, ptr %code19, align 4
-  %91 = load i32, ptr %code19, align 4
-  %92 = icmp ne i32 %91, 0
-  %93 = zext i1 %92 to i8
-  %94 = trunc i8 %93 to i1
-  br i1 %94, label %then21, label %else22
+  %85 = load ptr, ptr %self, align 8
+  %86 = load ptr, ptr %message, align 8
+  %87 = call i32 @"$Plan.measure_page"(ptr %85, ptr %86)
+  store i32 %87, ptr %code19, align 4
+  %88 = load i32, ptr %code19, align 4
+  %89 = icmp ne i32 %88, 0
+  %90 = zext i1 %89 to i8
+  %91 = trunc i8 %90 to i1
+  br i1 %91, label %then21, label %else22
 
 then21:                                           ; preds = %merge15
-  %95 = load i32, ptr %code19, align 4
-  ret i32 %95
+  %92 = load i32, ptr %code19, align 4
+  ret i32 %92
 
 dead23:                                           ; No predecessors!
   br label %merge20
@@ -58411,19 +58409,19 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %96 = load ptr, ptr %self, align 8
-  %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Plan.check_page_tables"(ptr %96, ptr %97)
-  store i32 %98, ptr %code24, align 4
-  %99 = load i32, ptr %code24, align 4
-  %100 = icmp ne i32 %99, 0
-  %101 = zext i1 %100 to i8
-  %102 = trunc i8 %101 to i1
-  br i1 %102, label %then26, label %else27
+  %93 = load ptr, ptr %self, align 8
+  %94 = load ptr, ptr %message, align 8
+  %95 = call i32 @"$Plan.choose_sizes"(ptr %93, ptr %94)
+  store i32 %95, ptr %code24, align 4
+  %96 = load i32, ptr %code24, align 4
+  %97 = icmp ne i32 %96, 0
+  %98 = zext i1 %97 to i8
+  %99 = trunc i8 %98 to i1
+  br i1 %99, label %then26, label %else27
 
 then26:                                           ; preds = %merge20
-  %103 = load i32, ptr %code24, align 4
-  ret i32 %103
+  %100 = load i32, ptr %code24, align 4
+  ret i32 %100
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -58432,12 +58430,33 @@ else27:                                           ; preds = %merge20
   br label %merge25
 
 merge25:                                          ; preds = %else27, %dead28
-  %104 = load ptr, ptr %self, align 8
-  call void @"$Plan.choose_pages"(ptr %104)
-  %105 = load %4, ptr %7, align 1
+  %101 = load ptr, ptr %self, align 8
+  %102 = load ptr, ptr %message, align 8
+  %103 = call i32 @"$Plan.check_page_tables"(ptr %101, ptr %102)
+  store i32 %103, ptr %code29, align 4
+  %104 = load i32, ptr %code29, align 4
+  %105 = icmp ne i32 %104, 0
+  %106 = zext i1 %105 to i8
+  %107 = trunc i8 %106 to i1
+  br i1 %107, label %then31, label %else32
+
+then31:                                           ; preds = %merge25
+  %108 = load i32, ptr %code29, align 4
+  ret i32 %108
+
+dead33:                                           ; No predecessors!
+  br label %merge30
+
+else32:                                           ; preds = %merge25
+  br label %merge30
+
+merge30:                                          ; preds = %else32, %dead33
+  %109 = load ptr, ptr %self, align 8
+  call void @"$Plan.choose_pages"(ptr %109)
+  %110 = load %4, ptr %7, align 1
   ret i32 0
 
-dead29:                                           ; No predecessors!
+dead34:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -58929,70 +58948,134 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Plan.choose_memory"(ptr %0, ptr %1) {
+define internal i32 @"$Plan.choose_memory"(ptr %0, ptr %1, ptr %2) {
 entry:
   %hundredths = alloca i32, align 4
+  %3 = alloca %4, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
   %info = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %info, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %29, ptr %2, i32 0, i32 3
-  %4 = getelementptr %30, ptr %3, i32 0, i32 17
-  %5 = load i64, ptr %4, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %29, ptr %6, i32 0, i32 11
-  store i64 %5, ptr %7, align 8
+  store ptr %2, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %29, ptr %4, i32 0, i32 3
+  %6 = getelementptr %30, ptr %5, i32 0, i32 17
+  %7 = load i64, ptr %6, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %29, ptr %8, i32 0, i32 11
-  %10 = load i64, ptr %9, align 8
-  %11 = icmp eq i64 %10, 0
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then, label %else
+  store i64 %7, ptr %9, align 8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %29, ptr %10, i32 0, i32 11
+  %12 = load i64, ptr %11, align 8
+  %13 = load ptr, ptr %info, align 8
+  %14 = getelementptr %8, ptr %13, i32 0, i32 5
+  %15 = load i64, ptr %14, align 8
+  %16 = icmp sgt i64 %12, %15
+  %17 = zext i1 %16 to i8
+  %18 = trunc i8 %17 to i1
+  br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 3
-  %16 = getelementptr %30, ptr %15, i32 0, i32 25
-  %17 = load i32, ptr %16, align 4
-  store i32 %17, ptr %hundredths, align 4
-  %18 = load i32, ptr %hundredths, align 4
-  %19 = icmp eq i32 %18, 0
-  %20 = zext i1 %19 to i8
-  %21 = trunc i8 %20 to i1
-  br i1 %21, label %then2, label %else3
+  %19 = load ptr, ptr %message, align 8
+  store ptr %19, ptr %target, align 8
+  %20 = load ptr, ptr %target, align 8
+  %21 = icmp ne ptr %20, null
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 6
-  %24 = load i8, ptr %23, align 1
-  %25 = trunc i8 %24 to i1
-  %26 = select i1 %25, i32 90, i32 97
-  store i32 %26, ptr %hundredths, align 4
+  %24 = load ptr, ptr %target, align 8
+  %25 = getelementptr %5, ptr %24, i32 0, i32 0
+  %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
+  %27 = getelementptr i8, ptr %26, i64 0
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %29, ptr %28, i32 0, i32 11
+  %30 = load i64, ptr %29, align 8
+  %31 = load ptr, ptr %info, align 8
+  %32 = getelementptr %8, ptr %31, i32 0, i32 10
+  %33 = getelementptr [128 x i8], ptr %32, i32 0, i32 0
+  %34 = getelementptr i8, ptr %33, i64 0
+  %35 = load ptr, ptr %info, align 8
+  %36 = getelementptr %8, ptr %35, i32 0, i32 5
+  %37 = load i64, ptr %36, align 8
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.562", i64 %30, ptr %34, i64 %37)
+  %39 = load ptr, ptr %target, align 8
+  %40 = getelementptr %5, ptr %39, i32 0, i32 0
+  %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
+  %42 = getelementptr i8, ptr %41, i64 0
+  call void @"$printable.clean"(ptr %42, i64 1024)
+  %43 = load %4, ptr %3, align 1
   br label %merge1
 
 else3:                                            ; preds = %then
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %27 = load ptr, ptr %info, align 8
-  %28 = getelementptr %8, ptr %27, i32 0, i32 5
-  %29 = load i64, ptr %28, align 8
-  %30 = sdiv i64 %29, 100
-  %31 = load i32, ptr %hundredths, align 4
-  %32 = sext i32 %31 to i64
-  %33 = mul i64 %30, %32
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %29, ptr %34, i32 0, i32 11
-  store i64 %33, ptr %35, align 8
+  ret i32 3
+
+dead:                                             ; No predecessors!
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
-merge:                                            ; preds = %else, %merge1
-  ret void
+merge:                                            ; preds = %else, %dead
+  %44 = load ptr, ptr %self, align 8
+  %45 = getelementptr %29, ptr %44, i32 0, i32 11
+  %46 = load i64, ptr %45, align 8
+  %47 = icmp eq i64 %46, 0
+  %48 = zext i1 %47 to i8
+  %49 = trunc i8 %48 to i1
+  br i1 %49, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %29, ptr %50, i32 0, i32 3
+  %52 = getelementptr %30, ptr %51, i32 0, i32 25
+  %53 = load i32, ptr %52, align 4
+  store i32 %53, ptr %hundredths, align 4
+  %54 = load i32, ptr %hundredths, align 4
+  %55 = icmp eq i32 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then8, label %else9
+
+then8:                                            ; preds = %then5
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %29, ptr %58, i32 0, i32 6
+  %60 = load i8, ptr %59, align 1
+  %61 = trunc i8 %60 to i1
+  %62 = select i1 %61, i32 90, i32 97
+  store i32 %62, ptr %hundredths, align 4
+  br label %merge7
+
+else9:                                            ; preds = %then5
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %then8
+  %63 = load ptr, ptr %info, align 8
+  %64 = getelementptr %8, ptr %63, i32 0, i32 5
+  %65 = load i64, ptr %64, align 8
+  %66 = sdiv i64 %65, 100
+  %67 = load i32, ptr %hundredths, align 4
+  %68 = sext i32 %67 to i64
+  %69 = mul i64 %66, %68
+  %70 = load ptr, ptr %self, align 8
+  %71 = getelementptr %29, ptr %70, i32 0, i32 11
+  store i64 %69, ptr %71, align 8
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %merge7
+  ret i32 0
+
+dead10:                                           ; No predecessors!
+  ret i32 undef
 }
 
 define internal i32 @"$Plan.measure_weights"(ptr %0, ptr %1) {
@@ -59185,7 +59268,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.563", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.564", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -59216,7 +59299,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.564", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.565", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -59231,7 +59314,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.565", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.566", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -59275,7 +59358,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.562", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.563", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -59412,7 +59495,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.566", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.567", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -60061,7 +60144,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %62, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.567", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.568", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -61111,7 +61194,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %65, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.568", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.569", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -61323,7 +61406,7 @@ then13:                                           ; preds = %merge4
   %63 = sext i32 %62 to i64
   %64 = call i64 @"$pages_of"(i64 %59, i64 %63)
   %65 = load ptr, ptr %message, align 8
-  %66 = call i32 @"$anon (./terra/plan/sizes.t:37).572"(ptr %52, i64 %58, i64 %64, ptr %65)
+  %66 = call i32 @"$anon (./terra/plan/sizes.t:37).573"(ptr %52, i64 %58, i64 %64, ptr %65)
   ret i32 %66
 
 dead15:                                           ; No predecessors!
@@ -61954,7 +62037,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.569", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.570", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -62313,7 +62396,7 @@ entry:
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
   %14 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %11, ptr %13, ptr %14)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %11, ptr %13, ptr %14)
   %15 = load %4, ptr %5, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %63, ptr %16, i32 0, i32 1
@@ -62328,7 +62411,7 @@ entry:
   %25 = load ptr, ptr %base, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %27)
+  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = getelementptr i8, ptr %25, i64 %29
   call void @"$anon (./terra/scheduling/batch.t:115)"(ptr %24, ptr %outputs, ptr %30)
@@ -63255,7 +63338,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %outputs, ptr align 4 %2, i64 28, i1 false)
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 16
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %5)
   %7 = call i64 @"$aligned"(i64 %6)
   %8 = load i64, ptr %num_outputs, align 8
   %9 = call i64 @"$output_bytes"(ptr %outputs)
@@ -63292,7 +63375,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -63614,7 +63697,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -64112,7 +64195,7 @@ entry:
   %7 = load ptr, ptr %full, align 8
   %8 = getelementptr %48, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %6, ptr %narrow, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %6, ptr %narrow, ptr %9)
   %10 = load %4, ptr %3, align 1
   %11 = load ptr, ptr %full, align 8
   %12 = getelementptr %48, ptr %11, i32 0, i32 23
@@ -64693,7 +64776,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:37).572"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:37).573"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -64890,7 +64973,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.573", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.574", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -65058,7 +65141,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.575")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.576")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -65135,7 +65218,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 12
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.574", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.575", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -65229,7 +65312,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.580", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.581", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -65265,7 +65348,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.576")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.577")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -65285,7 +65368,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.577", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.578", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -65303,7 +65386,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.578", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.579", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -65314,7 +65397,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.579", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.580", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -65542,7 +65625,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.581", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.582", ptr %14)
   ret void
 }
 
@@ -65592,15 +65675,15 @@ entry:
   %34 = getelementptr %30, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.585", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.586", i64 %36)
   %37 = load %4, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr %29, ptr %39, i32 0, i32 3
   %41 = getelementptr %30, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
-  %43 = call ptr @"$anon (./terra/base/codes.t:4).587"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.586", ptr %43)
+  %43 = call ptr @"$anon (./terra/base/codes.t:4).588"(i32 %42)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.587", ptr %43)
   %44 = load %4, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -65612,14 +65695,14 @@ entry:
   %51 = getelementptr %30, ptr %50, i32 0, i32 11
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.600", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.601", i64 %53)
   %54 = load %4, ptr %14, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %made, align 8
   %57 = getelementptr %29, ptr %56, i32 0, i32 9
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.601", i64 %59)
+  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.602", i64 %59)
   %60 = load %4, ptr %13, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %made, align 8
@@ -65629,28 +65712,28 @@ entry:
   %65 = load ptr, ptr %made, align 8
   %66 = getelementptr %29, ptr %65, i32 0, i32 11
   %67 = load i64, ptr %66, align 8
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.610", i64 %67)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.611", i64 %67)
   %68 = load %4, ptr %11, align 1
   %69 = load ptr, ptr %out, align 8
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %29, ptr %70, i32 0, i32 22
   %72 = load i8, ptr %71, align 1
   %73 = icmp ne i8 %72, 0
-  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.611", i1 zeroext %73)
+  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.612", i1 zeroext %73)
   %74 = load %4, ptr %10, align 1
   %75 = load ptr, ptr %out, align 8
   %76 = load ptr, ptr %made, align 8
   %77 = getelementptr %29, ptr %76, i32 0, i32 23
   %78 = getelementptr [512 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.612", ptr %79)
+  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.613", ptr %79)
   %80 = load %4, ptr %9, align 1
   %81 = load ptr, ptr %out, align 8
   %82 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %81, ptr %82)
   %83 = load %4, ptr %8, align 1
   %84 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.636")
+  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.637")
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %86)
@@ -65732,7 +65815,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.582", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.583", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -65748,19 +65831,19 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.583", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.584", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.584", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.585", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).587"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).588"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65771,7 +65854,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.588"
+  ret ptr @"$string.589"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65787,7 +65870,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.589"
+  ret ptr @"$string.590"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65819,18 +65902,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.590", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.591", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
-  %17 = call ptr @"$anon (./terra/base/codes.t:4).592"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.591", ptr %17)
+  %17 = call ptr @"$anon (./terra/base/codes.t:4).593"(i32 %16)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.592", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.597", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.598", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -65838,18 +65921,18 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.598", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.599", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
-  %33 = call ptr @"$anon (./terra/base/codes.t:4).592"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.599", ptr %33)
+  %33 = call ptr @"$anon (./terra/base/codes.t:4).593"(i32 %32)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.600", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).592"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).593"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65860,7 +65943,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.593"
+  ret ptr @"$string.594"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65876,7 +65959,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.594"
+  ret ptr @"$string.595"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65908,7 +65991,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.595"
+  ret ptr @"$string.596"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -65924,7 +66007,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.596"
+  ret ptr @"$string.597"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -66088,7 +66171,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.602", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.603", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -66096,12 +66179,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.604", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.605", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.605", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.606", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -66109,20 +66192,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.606", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.607", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 15
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.607", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.608", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 14
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.595", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.596", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -66135,13 +66218,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.608", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.609", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.609", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.610", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -66183,7 +66266,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.603"
+  ret ptr @"$string.604"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -66316,7 +66399,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%178) %28, ptr %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 160, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.613")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.614")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -66330,7 +66413,7 @@ entry:
   %40 = getelementptr %178, ptr %shape, i32 0, i32 2
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.614", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.615", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66341,7 +66424,7 @@ entry:
   %50 = getelementptr %178, ptr %shape, i32 0, i32 2
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.615", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.616", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66352,7 +66435,7 @@ entry:
   %60 = getelementptr %178, ptr %shape, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.616", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.617", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66376,13 +66459,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.617", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.618", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %178, ptr %shape, i32 0, i32 1
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.618", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.619", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66400,7 +66483,7 @@ entry:
   %105 = getelementptr %178, ptr %shape, i32 0, i32 2
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.619", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.620", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66414,7 +66497,7 @@ entry:
   %118 = getelementptr %178, ptr %shape, i32 0, i32 2
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.620", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.621", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66428,7 +66511,7 @@ entry:
   %131 = getelementptr %178, ptr %shape, i32 0, i32 2
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.621", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.622", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66440,7 +66523,7 @@ entry:
   %142 = getelementptr %178, ptr %shape, i32 0, i32 2
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.622", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.623", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66451,7 +66534,7 @@ entry:
   %152 = getelementptr %178, ptr %shape, i32 0, i32 2
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.623", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.624", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66459,13 +66542,13 @@ entry:
   %159 = getelementptr %178, ptr %shape, i32 0, i32 7
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.624", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.625", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %178, ptr %shape, i32 0, i32 1
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.625", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.626", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66476,7 +66559,7 @@ entry:
   %174 = getelementptr %178, ptr %shape, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.626", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.627", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66485,7 +66568,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.627", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.628", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66494,7 +66577,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.628", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.629", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %178, ptr %shape, i32 0, i32 10
@@ -66511,7 +66594,7 @@ entry:
   %206 = mul i64 %205, 4
   %207 = trunc i8 %200 to i1
   %208 = select i1 %207, i64 %206, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.629", i64 %208)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.630", i64 %208)
   %209 = load %4, ptr %10, align 1
   %210 = load ptr, ptr %out, align 8
   %211 = getelementptr %178, ptr %shape, i32 0, i32 9
@@ -66529,7 +66612,7 @@ entry:
   %222 = getelementptr %178, ptr %shape, i32 0, i32 13
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %223, 4
-  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.630", i64 %224)
+  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.631", i64 %224)
   %225 = load %4, ptr %8, align 1
   %226 = load ptr, ptr %out, align 8
   %227 = getelementptr %178, ptr %shape, i32 0, i32 0
@@ -66547,7 +66630,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %230 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.631", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.632", i64 %241)
   %242 = load %4, ptr %7, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -66557,7 +66640,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.632", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.633", i64 %250)
   %251 = load %4, ptr %6, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -66567,12 +66650,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.633", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.634", i64 %259)
   %260 = load %4, ptr %5, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %178, ptr %shape, i32 0, i32 15
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.634", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.635", i64 %263)
   %264 = load %4, ptr %4, align 1
   %265 = load ptr, ptr %out, align 8
   %266 = getelementptr %178, ptr %shape, i32 0, i32 12
@@ -66581,7 +66664,7 @@ entry:
   %269 = load i64, ptr %268, align 8
   %270 = mul i64 %267, %269
   %271 = mul i64 %270, 4
-  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.635", i64 %271)
+  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.636", i64 %271)
   %272 = load %4, ptr %3, align 1
   %273 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %273)
@@ -66619,42 +66702,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.637", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.638", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %180, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.638", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.639", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %180, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.639", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.640", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %180, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.640", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.641", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %180, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.641", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.642", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %180, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.642", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.643", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %180, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.643", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.644", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %180, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.644", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.645", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -67216,7 +67299,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.645")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.646")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -67557,7 +67640,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.646", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.647", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -67742,7 +67825,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.647", ptr @"$string.648")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.648", ptr @"$string.649")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -67868,7 +67951,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.649")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.650")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -67942,9 +68025,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %80, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.650", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.651", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.651")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.652")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -67981,12 +68064,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %81, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.652", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.653", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %81, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.653", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.654", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -68041,7 +68124,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.647", ptr @"$string.654")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.648", ptr @"$string.655")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -68217,7 +68300,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.655", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.656", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -68443,7 +68526,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.662", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.663", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -68640,7 +68723,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.656", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.657", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -68693,7 +68776,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.657", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.658", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -68745,7 +68828,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.658", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.659", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -68871,7 +68954,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.659", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.660", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -69021,7 +69104,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.660")
+  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.661")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -69039,7 +69122,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.661")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.662")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -69621,7 +69704,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.663", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.664", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -69850,7 +69933,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.664", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.665", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -69889,7 +69972,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.665", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.666", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -69928,7 +70011,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.666", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.667", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -70224,7 +70307,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %24, ptr @"$string.667", i32 -1)
+  call void @"$Rank.enter"(ptr %24, ptr @"$string.668", i32 -1)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = load ptr, ptr %self, align 8
@@ -70282,7 +70365,7 @@ merge:                                            ; preds = %else, %merge1
   %59 = getelementptr %184, ptr %args, i32 0, i32 4
   store ptr %58, ptr %59, align 8
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.630", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.631", i32 -1)
   %61 = load %4, ptr %4, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -70365,7 +70448,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.89", i32 10, ptr @"$string.668")
+  call void @"$check.fail"(ptr @"$string.89", i32 10, ptr @"$string.669")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -70393,7 +70476,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.89", i32 11, ptr @"$string.669")
+  call void @"$check.fail"(ptr @"$string.89", i32 11, ptr @"$string.670")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -70612,7 +70695,7 @@ entry:
   %8 = getelementptr %185, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.670", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.671", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -71341,7 +71424,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.671", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.672", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -71621,7 +71704,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.672", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.673", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -71673,7 +71756,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.673", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.674", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -71725,7 +71808,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.674", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.675", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -72178,7 +72261,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %112, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.710", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.711", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -72239,7 +72322,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.711", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.712", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -72308,7 +72391,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.675")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.676")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -72356,7 +72439,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %112, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.676", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.677", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -72447,7 +72530,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %112, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.696", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.697", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -72479,7 +72562,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %188, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.697", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.698", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -72602,7 +72685,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %112, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.680", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.681", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -72664,7 +72747,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %112, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.681", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.682", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -72711,7 +72794,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %112, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.682", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.683", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -72758,7 +72841,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %112, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.683", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.684", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -72817,7 +72900,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %188, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.684", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.685", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -72902,7 +72985,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.677", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.678", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -72951,7 +73034,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %188, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.678", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.679", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -72979,7 +73062,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %188, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.679", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.680", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -73060,7 +73143,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %188, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.685", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.686", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -73143,7 +73226,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %72, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.686", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.687", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -73169,7 +73252,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %72, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.689", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.690", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -73192,7 +73275,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %72, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.690", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.691", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -73236,7 +73319,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %72, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.691", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.692", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -73293,7 +73376,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %72, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.692", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.693", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -73341,7 +73424,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %72, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.693", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.694", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -73389,7 +73472,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %72, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.694", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.695", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -73445,7 +73528,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %72, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.695", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.696", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -73585,7 +73668,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.687", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.688", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -73625,7 +73708,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.688", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.689", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -73705,7 +73788,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %112, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.698", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.699", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -73771,7 +73854,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %112, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.699", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.700", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -73822,7 +73905,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.700", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.701", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -73899,7 +73982,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.701", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.702", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -73942,7 +74025,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %188, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.702", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.703", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -74016,7 +74099,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %112, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.703", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.704", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -74048,7 +74131,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %188, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.704", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.705", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -74101,7 +74184,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %112, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.705", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.706", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -74174,7 +74257,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.706", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.707", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -74251,7 +74334,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.707", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.708", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -74862,7 +74945,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.708"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.709"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -74907,7 +74990,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.708"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.709"(ptr %0, i64 %1) {
 entry:
   %value = alloca %190, align 8
   %self = alloca ptr, align 8
@@ -74919,7 +75002,7 @@ entry:
   %5 = getelementptr %73, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.709"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.710"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -74955,7 +75038,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.709"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.710"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -75107,7 +75190,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.708"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.709"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -75167,7 +75250,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.708"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.709"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -75527,7 +75610,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.712", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.713", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -75629,7 +75712,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.714", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -75714,7 +75797,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.723", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -76176,7 +76259,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 234, ptr @"$string.714")
+  call void @"$check.fail"(ptr @"$string.30", i32 234, ptr @"$string.715")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -77536,7 +77619,7 @@ merge1:                                           ; preds = %forcond
   %51 = load i64, ptr %budget_ns, align 8
   %52 = sdiv i64 %51, 4
   %53 = add i64 %50, %52
-  %54 = call i64 @"$greater.715"(i64 %49, i64 %53)
+  %54 = call i64 @"$greater.716"(i64 %49, i64 %53)
   store i64 %54, ptr %limit_ns, align 8
   %55 = load i32, ptr %rows, align 4
   %56 = load i64, ptr %context, align 8
@@ -77946,7 +78029,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$greater.715"(i64 %0, i64 %1) {
+define internal i64 @"$greater.716"(i64 %0, i64 %1) {
 entry:
   %b = alloca i64, align 8
   %a = alloca i64, align 8
@@ -78044,7 +78127,7 @@ merge2:                                           ; preds = %else, %dead
   %42 = load i32, ptr %most, align 4
   %43 = load i32, ptr %planned, align 4
   %44 = sub i32 %42, %43
-  %45 = call i32 @"$smaller.717"(i32 %41, i32 %44)
+  %45 = call i32 @"$smaller.718"(i32 %41, i32 %44)
   %46 = add i32 %38, %45
   store i32 %46, ptr %planned, align 4
   br label %condition
@@ -78091,14 +78174,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %most, align 4
   %19 = call i32 @"$Scheduler.piece_of"(ptr %17, i32 0, i32 %18)
   %20 = add i32 %16, %19
-  %21 = call i32 @"$smaller.716"(i32 %12, i32 %20)
+  %21 = call i32 @"$smaller.717"(i32 %12, i32 %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.716"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.717"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -78218,7 +78301,7 @@ then6:                                            ; preds = %and.lhs.true
   %47 = getelementptr %39, ptr %46, i32 0, i32 0
   %48 = getelementptr %40, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 @"$smaller.716"(i32 %45, i32 %49)
+  %50 = call i32 @"$smaller.717"(i32 %45, i32 %49)
   ret i32 %50
 
 and.lhs.true:                                     ; preds = %merge1
@@ -78383,7 +78466,7 @@ merge:                                            ; preds = %forcond
   %25 = load i64, ptr %planned, align 8
   %26 = trunc i64 %25 to i32
   %27 = load i32, ptr %most, align 4
-  %28 = call i32 @"$smaller.717"(i32 %26, i32 %27)
+  %28 = call i32 @"$smaller.718"(i32 %26, i32 %27)
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -78449,7 +78532,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.716"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.717"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -78466,7 +78549,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.717"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.718"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -79289,7 +79372,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.718", i32 193, ptr @"$string.719")
+  call void @"$check.fail"(ptr @"$string.719", i32 193, ptr @"$string.720")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -79625,7 +79708,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.720")
+  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.721")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -79929,7 +80012,7 @@ then:                                             ; preds = %and.lhs.true
   %32 = getelementptr %39, ptr %31, i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   %34 = call i32 @"$StepPlan.room"(ptr %33)
-  %35 = call i32 @"$smaller.717"(i32 %30, i32 %34)
+  %35 = call i32 @"$smaller.718"(i32 %30, i32 %34)
   %36 = call i32 @"$Scheduler.piece_of"(ptr %24, i32 %27, i32 %35)
   store i32 %36, ptr %num_tokens, align 4
   %37 = load i32, ptr %num_tokens, align 4
@@ -80584,7 +80667,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.721")
+  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.722")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -81358,7 +81441,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.723"(ptr @"<global>.102")
+  call void @"$Vector.free.724"(ptr @"<global>.102")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -81369,7 +81452,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.723"(ptr %0) {
+define internal void @"$Vector.free.724"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81381,12 +81464,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.724"(ptr %7)
+  call void @"$Vector.init.725"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.724"(ptr %0) {
+define internal void @"$Vector.init.725"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81903,15 +81986,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.725"(ptr %41)
+  call void @"$Vector.free.726"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.725"(ptr %44)
+  call void @"$Vector.free.726"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.725"(ptr %47)
+  call void @"$Vector.free.726"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -82013,7 +82096,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.725"(ptr %0) {
+define internal void @"$Vector.free.726"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82025,12 +82108,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.726"(ptr %7)
+  call void @"$Vector.init.727"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.726"(ptr %0) {
+define internal void @"$Vector.init.727"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -82080,19 +82163,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.727"(ptr %26)
+  call void @"$Vector.free.728"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.725"(ptr %29)
+  call void @"$Vector.free.726"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.725"(ptr %32)
+  call void @"$Vector.free.726"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.725"(ptr %35)
+  call void @"$Vector.free.726"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -82100,11 +82183,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.729"(ptr %41)
+  call void @"$Vector.free.730"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.729"(ptr %44)
+  call void @"$Vector.free.730"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -82159,12 +82242,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.725"(ptr %28)
+  call void @"$Vector.free.726"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.727"(ptr %0) {
+define internal void @"$Vector.free.728"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82176,12 +82259,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.728"(ptr %7)
+  call void @"$Vector.init.729"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.728"(ptr %0) {
+define internal void @"$Vector.init.729"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -82197,7 +82280,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.729"(ptr %0) {
+define internal void @"$Vector.free.730"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82209,12 +82292,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.730"(ptr %7)
+  call void @"$Vector.init.731"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.730"(ptr %0) {
+define internal void @"$Vector.init.731"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83634,7 +83717,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.774", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.775", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -83683,7 +83766,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.731")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.732")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -83729,7 +83812,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.732")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.733")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -83849,7 +83932,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.773")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.774")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -84185,7 +84268,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.733", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.734", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -84437,7 +84520,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 23
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.734", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.735", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -84588,7 +84671,7 @@ then5:                                            ; preds = %then
   %90 = getelementptr [1024 x i8], ptr %89, i32 0, i32 0
   %91 = getelementptr i8, ptr %90, i64 0
   %92 = load i32, ptr %world_size, align 4
-  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.735", i32 %92)
+  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.736", i32 %92)
   %94 = load ptr, ptr %target, align 8
   %95 = getelementptr %5, ptr %94, i32 0, i32 0
   %96 = getelementptr [1024 x i8], ptr %95, i32 0, i32 0
@@ -84782,7 +84865,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.736", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.737", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -84847,7 +84930,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.737", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.738", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -85427,7 +85510,7 @@ forcond:                                          ; preds = %merge13, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %16, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %16, ptr @"$string.739", i32 -1)
   %17 = load %4, ptr %9, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load ptr, ptr %self, align 8
@@ -85469,7 +85552,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %43 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %43, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %43, ptr @"$string.739", i32 -1)
   %44 = load %4, ptr %7, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %self, align 8
@@ -85511,7 +85594,7 @@ else5:                                            ; preds = %merge1
 
 merge3:                                           ; preds = %else5, %dead6
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.739", i32 -1)
   %71 = load %4, ptr %5, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85553,7 +85636,7 @@ else10:                                           ; preds = %merge3
 
 merge8:                                           ; preds = %else10, %dead11
   %97 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %97, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %97, ptr @"$string.739", i32 -1)
   %98 = load %4, ptr %3, align 1
   %99 = load ptr, ptr %self, align 8
   %100 = load ptr, ptr %self, align 8
@@ -85669,7 +85752,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %31, align 8
   %33 = call i64 @"$RankBuffers.bind"(ptr %29, ptr %shape, ptr %32)
   %34 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %34, ptr @"$string.740", i32 -1)
+  call void @"$Rank.enter"(ptr %34, ptr @"$string.741", i32 -1)
   %35 = load %4, ptr %10, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load ptr, ptr %self, align 8
@@ -85723,7 +85806,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.741", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.742", i32 -1)
   %71 = load %4, ptr %8, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85778,7 +85861,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %101 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %101, ptr @"$string.742", i32 -1)
+  call void @"$Rank.enter"(ptr %101, ptr @"$string.743", i32 -1)
   %102 = load %4, ptr %6, align 1
   %103 = load ptr, ptr %self, align 8
   %104 = load ptr, ptr %self, align 8
@@ -85882,7 +85965,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.739", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.740", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -85992,7 +86075,7 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 16
   %10 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %7, ptr %9, ptr %10)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %7, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %64, ptr %12, i32 0, i32 1
@@ -86005,7 +86088,7 @@ entry:
   %19 = load ptr, ptr %base, align 8
   %20 = load ptr, ptr %shape, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
-  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %21)
+  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %19, i64 %23
   %25 = load ptr, ptr %self, align 8
@@ -86064,7 +86147,7 @@ entry:
   %31 = getelementptr %199, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.743", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.744", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -86360,7 +86443,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %65, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.755", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.756", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -86636,7 +86719,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.745", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.746", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -86700,18 +86783,18 @@ entry:
   %4 = load ptr, ptr %c, align 8
   %5 = getelementptr %11, ptr %4, i32 0, i32 6
   %6 = load i32, ptr %5, align 4
-  %7 = call i32 @"$greater.744"(i32 %3, i32 %6)
+  %7 = call i32 @"$greater.745"(i32 %3, i32 %6)
   %8 = load ptr, ptr %c, align 8
   %9 = getelementptr %11, ptr %8, i32 0, i32 18
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$greater.744"(i32 %7, i32 %10)
+  %11 = call i32 @"$greater.745"(i32 %7, i32 %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$greater.744"(i32 %0, i32 %1) {
+define internal i32 @"$greater.745"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -87010,7 +87093,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.746", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.747", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -87121,7 +87204,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.747")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.748")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -87732,14 +87815,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.748"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.749"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.748"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.749"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -87899,7 +87982,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %88, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.751"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.752"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -88232,7 +88315,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.749", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.750", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -88535,7 +88618,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.750", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.751", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -88656,7 +88739,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.751"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.752"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88666,7 +88749,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.752"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.753"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -88765,14 +88848,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %174, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).755"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.752"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.753"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -89298,7 +89381,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -89375,7 +89458,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -89450,7 +89533,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).755"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -89804,7 +89887,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %153, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.756", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.757", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -90128,7 +90211,7 @@ entry:
   %32 = getelementptr %212, ptr %31, i32 0, i32 3
   store i32 %30, ptr %32, align 4
   %33 = load ptr, ptr %shape, align 8
-  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %33)
+  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %33)
   store i64 %34, ptr %input_bytes, align 8
   %35 = load i64, ptr %input_bytes, align 8
   %36 = load ptr, ptr %shape, align 8
@@ -90180,7 +90263,7 @@ then2:                                            ; preds = %then
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
   %71 = getelementptr i8, ptr %70, i64 0
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.757")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.758")
   %73 = load ptr, ptr %target, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -90209,7 +90292,7 @@ merge:                                            ; preds = %else, %dead
   %82 = load ptr, ptr %self, align 8
   %83 = getelementptr %212, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %80, ptr %81, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %80, ptr %81, ptr %84)
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %self, align 8
   %87 = getelementptr %212, ptr %86, i32 0, i32 0
@@ -90534,7 +90617,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.758", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.759", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -90616,7 +90699,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.760", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.761", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -90708,7 +90791,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.759", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.760", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -90775,7 +90858,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.759", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.760", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -91176,7 +91259,7 @@ merge2:                                           ; preds = %else4, %dead5
   %26 = load i32, ptr %rows, align 4
   %27 = mul i32 4, %26
   %28 = load i32, ptr %most, align 4
-  %29 = call i32 @"$smaller.761"(i32 %27, i32 %28)
+  %29 = call i32 @"$smaller.762"(i32 %27, i32 %28)
   store i32 %29, ptr %rows, align 4
   br label %condition
 
@@ -91200,18 +91283,18 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %32, ptr %8, i32 0, i32 3
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.761"(i32 %7, i32 %10)
+  %11 = call i32 @"$smaller.762"(i32 %7, i32 %10)
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %32, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
-  %15 = call i32 @"$smaller.761"(i32 %11, i32 %14)
+  %15 = call i32 @"$smaller.762"(i32 %11, i32 %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.761"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.762"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -91417,7 +91500,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.762", i32 18, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.763", i32 18, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -91527,12 +91610,12 @@ entry:
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = call i32 @"$Measuring.most_rows"(ptr %2)
-  %4 = call i32 @"$smaller.761"(i32 16, i32 %3)
+  %4 = call i32 @"$smaller.762"(i32 16, i32 %3)
   store i32 %4, ptr %rows, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %213, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
-  %8 = call i32 @"$smaller.761"(i32 4096, i32 %7)
+  %8 = call i32 @"$smaller.762"(i32 4096, i32 %7)
   %9 = sub i32 %8, 1
   store i32 %9, ptr %position, align 4
   %10 = load ptr, ptr %self, align 8
@@ -91664,10 +91747,10 @@ entry:
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %213, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
-  %12 = call i32 @"$smaller.761"(i32 %8, i32 %11)
+  %12 = call i32 @"$smaller.762"(i32 %8, i32 %11)
   store i32 %12, ptr %most, align 4
   %13 = load i32, ptr %most, align 4
-  %14 = call i32 @"$smaller.761"(i32 16, i32 %13)
+  %14 = call i32 @"$smaller.762"(i32 16, i32 %13)
   store i32 %14, ptr %num_tokens, align 4
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %213, ptr %15, i32 0, i32 5
@@ -91688,7 +91771,7 @@ whilebody:                                        ; preds = %condition
   br i1 %23, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %whilebody
-  call void @"$check.fail"(ptr @"$string.762", i32 91, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.763", i32 91, ptr @"$string.13")
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -91826,7 +91909,7 @@ merge9:                                           ; preds = %else11, %dead13
   %104 = load i32, ptr %num_tokens, align 4
   %105 = call i32 @"$next_prompt"(i32 %104)
   %106 = load i32, ptr %most, align 4
-  %107 = call i32 @"$smaller.761"(i32 %105, i32 %106)
+  %107 = call i32 @"$smaller.762"(i32 %105, i32 %106)
   store i32 %107, ptr %num_tokens, align 4
   br label %condition
 
@@ -91849,14 +91932,14 @@ entry:
   store ptr %5, ptr %shape, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = call i32 @"$Measuring.most_rows"(ptr %6)
-  %8 = call i32 @"$smaller.761"(i32 16, i32 %7)
+  %8 = call i32 @"$smaller.762"(i32 16, i32 %7)
   store i32 %8, ptr %rows, align 4
   %9 = load i32, ptr %rows, align 4
   %10 = load ptr, ptr %shape, align 8
   %11 = getelementptr %32, ptr %10, i32 0, i32 1
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
-  %14 = call i32 @"$smaller.761"(i32 %9, i32 %13)
+  %14 = call i32 @"$smaller.762"(i32 %9, i32 %13)
   store i32 %14, ptr %rows, align 4
   %15 = load i32, ptr %rows, align 4
   %16 = load ptr, ptr %shape, align 8
@@ -91864,7 +91947,7 @@ entry:
   %18 = load i32, ptr %17, align 4
   %19 = load i32, ptr %num_tokens, align 4
   %20 = sub i32 %18, %19
-  %21 = call i32 @"$smaller.761"(i32 %15, i32 %20)
+  %21 = call i32 @"$smaller.762"(i32 %15, i32 %20)
   ret i32 %21
 
 dead:                                             ; No predecessors!
@@ -91944,7 +92027,7 @@ entry:
   %15 = getelementptr %214, ptr %14, i32 0, i32 1
   %16 = load i32, ptr %15, align 4
   %17 = sub i32 %13, %16
-  %18 = call i32 @"$smaller.761"(i32 4096, i32 %17)
+  %18 = call i32 @"$smaller.762"(i32 4096, i32 %17)
   store i32 %18, ptr %position, align 4
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %level, align 8
@@ -92098,7 +92181,7 @@ entry:
   store ptr %4, ptr %planned, align 8
   %5 = load ptr, ptr %planned, align 8
   %6 = getelementptr %29, ptr %5, i32 0, i32 21
-  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %6)
+  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %6)
   store i64 %7, ptr %input_bytes, align 8
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
@@ -92131,7 +92214,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.757")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.758")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -92440,7 +92523,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.763"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.764"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -92452,7 +92535,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.763"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.764"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -92464,7 +92547,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.763"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.764"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -92486,7 +92569,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.764", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.765", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -92537,7 +92620,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.765", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.766", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -92591,7 +92674,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.763"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.764"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92775,7 +92858,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %37, ptr %22, i32 0, i32 4
@@ -92913,7 +92996,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %47, ptr %41, i32 0, i32 11
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.766", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.767", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -93028,7 +93111,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.772", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.773", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -93103,7 +93186,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.767", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.768", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -93281,7 +93364,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.768", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.769", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -93498,7 +93581,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.769", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.770", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -93542,7 +93625,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.765", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.766", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -93629,7 +93712,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.763"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.764"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -93641,7 +93724,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.771"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.772"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -93659,7 +93742,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.771"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.772"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -93671,7 +93754,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.763"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.764"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -93683,7 +93766,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.763"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.764"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -93695,7 +93778,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.763"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.764"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -93708,7 +93791,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.770"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.771"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -93720,7 +93803,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.763"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.764"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -93732,7 +93815,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.763"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.764"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -93744,7 +93827,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.763"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.764"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -93753,7 +93836,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.770"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.771"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93852,7 +93935,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.771"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.772"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93992,24 +94075,24 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5440" = alloca ptr, align 8
-  %"$5439" = alloca i64, align 8
+  %"$5443" = alloca ptr, align 8
+  %"$5442" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5439", align 8
-  store ptr %2, ptr %"$5440", align 8
+  store i64 %1, ptr %"$5442", align 8
+  store ptr %2, ptr %"$5443", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5439", align 8
-  %6 = load ptr, ptr %"$5440", align 8
-  %7 = call i32 @"$Loop.cancel.775"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5442", align 8
+  %6 = load ptr, ptr %"$5443", align 8
+  %7 = call i32 @"$Loop.cancel.776"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.775"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.776"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -94020,14 +94103,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.776"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.777"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.776"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.777"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -94049,11 +94132,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %12)
+  call void @"$Loop.lock.778"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.778"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.779"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -94063,7 +94146,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %21)
+  call void @"$Loop.unlock.780"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -94125,7 +94208,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %216, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %50)
+  call void @"$Loop.unlock.780"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -94133,7 +94216,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.777"(ptr %0) {
+define internal void @"$Loop.lock.778"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94143,7 +94226,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.778"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.779"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -94210,7 +94293,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.779"(ptr %0) {
+define internal void @"$Loop.unlock.780"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94250,7 +94333,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %215, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.780"(ptr %14)
+  call void @"$Loop.free.781"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %215, ptr %16, i32 0, i32 1
@@ -94267,7 +94350,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.780"(ptr %0) {
+define internal void @"$Loop.free.781"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94303,7 +94386,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.781"(ptr %19)
+  call void @"$Loop.stop.782"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %216, ptr %21, i32 0, i32 17
@@ -94338,15 +94421,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %216, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.725"(ptr %41)
+  call void @"$Vector.free.726"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.725"(ptr %44)
+  call void @"$Vector.free.726"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %216, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.725"(ptr %47)
+  call void @"$Vector.free.726"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %216, ptr %49, i32 0, i32 3
@@ -94400,7 +94483,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.781"(ptr %0) {
+define internal void @"$Loop.stop.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94425,7 +94508,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %9)
+  call void @"$Loop.lock.778"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %216, ptr %11, i32 0, i32 11
@@ -94434,7 +94517,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %216, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %16)
+  call void @"$Loop.unlock.780"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 9
@@ -94502,30 +94585,30 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$5473" = alloca ptr, align 8
+  %"$5472" = alloca ptr, align 8
+  %"$5471" = alloca i32, align 4
   %"$5470" = alloca ptr, align 8
-  %"$5469" = alloca ptr, align 8
-  %"$5468" = alloca i32, align 4
-  %"$5467" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5467", align 8
-  store i32 %2, ptr %"$5468", align 4
-  store ptr %3, ptr %"$5469", align 8
-  store ptr %4, ptr %"$5470", align 8
+  store ptr %1, ptr %"$5470", align 8
+  store i32 %2, ptr %"$5471", align 4
+  store ptr %3, ptr %"$5472", align 8
+  store ptr %4, ptr %"$5473", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5467", align 8
-  %8 = load i32, ptr %"$5468", align 4
-  %9 = load ptr, ptr %"$5469", align 8
-  %10 = load ptr, ptr %"$5470", align 8
-  %11 = call i32 @"$Loop.decode_step.782"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5470", align 8
+  %8 = load i32, ptr %"$5471", align 4
+  %9 = load ptr, ptr %"$5472", align 8
+  %10 = load ptr, ptr %"$5473", align 8
+  %11 = call i32 @"$Loop.decode_step.783"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.782"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.783"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94560,17 +94643,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %14)
+  call void @"$Loop.enter_turn.784"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.789"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.790"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %22)
+  call void @"$Loop.leave_turn.802"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -94579,7 +94662,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.783"(ptr %0) {
+define internal void @"$Loop.enter_turn.784"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94590,12 +94673,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %6)
+  call void @"$Loop.land.785"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.784"(ptr %0) {
+define internal void @"$Loop.land.785"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94609,7 +94692,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.785"(ptr %6)
+  call void @"$Loop.sample.786"(ptr %6)
   %7 = load %4, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 3
@@ -94664,7 +94747,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
   %40 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.788"(ptr %39, i64 %40)
+  call void @"$Loop.record_step.789"(ptr %39, i64 %40)
   %41 = load %4, ptr %3, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %216, ptr %42, i32 0, i32 3
@@ -94696,7 +94779,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$Loop.sample.785"(ptr %0) {
+define internal void @"$Loop.sample.786"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94727,7 +94810,7 @@ merge:                                            ; preds = %else, %dead
   %11 = getelementptr i8, ptr %10, i64 0
   store i8 0, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = call i32 @"$Loop.sample_launched.786"(ptr %12, ptr %message)
+  %13 = call i32 @"$Loop.sample_launched.787"(ptr %12, ptr %message)
   store i32 %13, ptr %code, align 4
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %216, ptr %14, i32 0, i32 35
@@ -94762,7 +94845,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.sample_launched.786"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.sample_launched.787"(ptr %0, ptr %1) {
 entry:
   %code4 = alloca i32, align 4
   %begin = alloca i64, align 8
@@ -94812,13 +94895,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %20)
+  call void @"$Loop.lock.778"(ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.787"(ptr %22)
+  call void @"$Loop.take_masks.788"(ptr %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %24)
+  call void @"$Loop.unlock.780"(ptr %24)
   %25 = load %4, ptr %3, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 3
@@ -94910,7 +94993,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.take_masks.787"(ptr %0) {
+define internal void @"$Loop.take_masks.788"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -95654,7 +95737,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.788"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.789"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -95729,14 +95812,14 @@ else2:                                            ; preds = %else
 
 merge:                                            ; preds = %else2, %then1, %then
   %47 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %47)
+  call void @"$Loop.lock.778"(ptr %47)
   %48 = load %4, ptr %4, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %216, ptr %49, i32 0, i32 39
   call void @"$StepRing.push"(ptr %50, ptr %step)
   %51 = load %4, ptr %3, align 1
   %52 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %52)
+  call void @"$Loop.unlock.780"(ptr %52)
   %53 = load %4, ptr %2, align 1
   ret void
 }
@@ -95764,7 +95847,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.789"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.790"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -95784,7 +95867,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.790"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.791"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -95806,7 +95889,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.792"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.793"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -95859,7 +95942,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.793"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.794"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -95889,7 +95972,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.796"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.797"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -95923,7 +96006,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.796"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.797"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -95949,7 +96032,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.790"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.791"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95959,14 +96042,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %4)
+  call void @"$Loop.lock.778"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.791"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.792"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %9)
+  call void @"$Loop.unlock.780"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -95975,7 +96058,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.791"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.792"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96036,7 +96119,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.792"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.793"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -96170,7 +96253,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.793"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.794"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -96187,12 +96270,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.794"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.795"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.795"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.796"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -96245,7 +96328,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.794"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.795"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -96277,7 +96360,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.795"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.796"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96348,7 +96431,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.796"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.797"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -96406,7 +96489,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.797"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.798"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -96446,14 +96529,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.800"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.801"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.797"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.798"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -96501,7 +96584,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.799"(ptr %26)
+  call void @"$Loop.check_ranks.800"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -96666,7 +96749,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %217, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.798", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.799", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -97311,7 +97394,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.799"(ptr %0) {
+define internal void @"$Loop.check_ranks.800"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97355,13 +97438,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %24)
+  call void @"$Loop.lock.778"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %28)
+  call void @"$Loop.unlock.780"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97372,7 +97455,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.800"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.801"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -97447,7 +97530,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.801"(ptr %0) {
+define internal void @"$Loop.leave_turn.802"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97455,10 +97538,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.802"(ptr %4)
+  call void @"$Loop.publish.803"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.809"(ptr %6)
+  call void @"$Loop.wake.810"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 5
@@ -97467,7 +97550,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.802"(ptr %0) {
+define internal void @"$Loop.publish.803"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97501,27 +97584,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %17)
+  call void @"$Loop.lock.778"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.803"(ptr %19)
+  call void @"$Loop.publish_events.804"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.805"(ptr %21)
+  call void @"$Loop.remove_ended.806"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.806"(ptr %23)
+  call void @"$Loop.publish_outputs.807"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.807"(ptr %25)
+  call void @"$Loop.publish_counters.808"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i64 @"$Loop.next_wake.808"(ptr %27)
+  %28 = call i64 @"$Loop.next_wake.809"(ptr %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %216, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %31)
+  call void @"$Loop.unlock.780"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -97561,7 +97644,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.803"(ptr %0) {
+define internal void @"$Loop.publish_events.804"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97641,7 +97724,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.804"(ptr %54)
+  call void @"$Loop.announce.805"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97652,7 +97735,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.804"(ptr %0) {
+define internal void @"$Loop.announce.805"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97668,7 +97751,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.805"(ptr %0) {
+define internal void @"$Loop.remove_ended.806"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97723,7 +97806,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.806"(ptr %0) {
+define internal void @"$Loop.publish_outputs.807"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -97767,7 +97850,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.807"(ptr %0) {
+define internal void @"$Loop.publish_counters.808"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -97868,7 +97951,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$Loop.next_wake.808"(ptr %0) {
+define internal i64 @"$Loop.next_wake.809"(ptr %0) {
 entry:
   %deadline = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97922,14 +98005,14 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.wake.809"(ptr %0) {
+define internal void @"$Loop.wake.810"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %3)
+  call void @"$Loop.lock.778"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
@@ -97938,7 +98021,7 @@ entry:
   %8 = getelementptr %216, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %10)
+  call void @"$Loop.unlock.780"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -98008,14 +98091,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5479" = alloca ptr, align 8
+  %"$5482" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5479", align 8
+  store ptr %1, ptr %"$5482", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5479", align 8
-  call void @"$Loop.free_state.810"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5482", align 8
+  call void @"$Loop.free_state.811"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -98023,7 +98106,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.810"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.811"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98033,19 +98116,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %5)
+  call void @"$Loop.enter_turn.784"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.811"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.812"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %10)
+  call void @"$Loop.leave_turn.802"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.811"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.812"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98079,14 +98162,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5455" = alloca ptr, align 8
+  %"$5458" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5455", align 8
+  store ptr %1, ptr %"$5458", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5455", align 8
-  call void @"$Loop.info.812"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5458", align 8
+  call void @"$Loop.info.813"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -98094,7 +98177,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.812"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.813"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -98104,7 +98187,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %4)
+  call void @"$Loop.lock.778"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %216, ptr %6, i32 0, i32 26
@@ -98266,7 +98349,7 @@ merge:                                            ; preds = %else, %then
   %132 = getelementptr %194, ptr %131, i32 0, i32 50
   store i64 %130, ptr %132, align 8
   %133 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %133)
+  call void @"$Loop.unlock.780"(ptr %133)
   %134 = load %4, ptr %2, align 1
   ret void
 }
@@ -98312,7 +98395,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.813"(ptr %3)
+  call void @"$Loop.iterate.814"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -98320,7 +98403,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.813"(ptr %0) {
+define internal void @"$Loop.iterate.814"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98332,14 +98415,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = call zeroext i1 @"$Loop.has_pending_orders.814"(ptr %8)
+  %9 = call zeroext i1 @"$Loop.has_pending_orders.815"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %12)
+  call void @"$Loop.land.785"(ptr %12)
   %13 = load %4, ptr %7, align 1
   br label %merge
 
@@ -98348,10 +98431,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.815"(ptr %14)
+  call void @"$Loop.take_orders.816"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.799"(ptr %16)
+  call void @"$Loop.check_ranks.800"(ptr %16)
   %17 = load %4, ptr %5, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 3
@@ -98362,27 +98445,27 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.resume_launched.818"(ptr %23)
+  call void @"$Loop.resume_launched.819"(ptr %23)
   %24 = load %4, ptr %4, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.822"(ptr %25)
+  call void @"$Loop.make_step.823"(ptr %25)
   %26 = load %4, ptr %3, align 1
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.799"(ptr %27)
+  call void @"$Loop.check_ranks.800"(ptr %27)
   %28 = load %4, ptr %2, align 1
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.802"(ptr %29)
+  call void @"$Loop.publish.803"(ptr %29)
   %30 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.814"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.815"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -98390,14 +98473,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %3)
+  call void @"$Loop.lock.778"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %8)
+  call void @"$Loop.unlock.780"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -98407,7 +98490,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.815"(ptr %0) {
+define internal void @"$Loop.take_orders.816"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98424,7 +98507,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 20
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %11)
+  call void @"$Loop.lock.778"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %216, ptr %13, i32 0, i32 17
@@ -98479,7 +98562,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.101"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.787"(ptr %51)
+  call void @"$Loop.take_masks.788"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %216, ptr %53, i32 0, i32 13
@@ -98489,7 +98572,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.816"(ptr %57)
+  call void @"$Loop.obey_all.817"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -98498,7 +98581,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %59)
+  call void @"$Loop.unlock.780"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -98511,7 +98594,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.816"(ptr %0) {
+define internal void @"$Loop.obey_all.817"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -98542,7 +98625,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.817"(ptr %12, ptr %19)
+  call void @"$Loop.obey.818"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -98555,7 +98638,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.817"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.818"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98629,7 +98712,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal void @"$Loop.resume_launched.818"(ptr %0) {
+define internal void @"$Loop.resume_launched.819"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98638,7 +98721,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = call zeroext i1 @"$Loop.waits_for_masks.819"(ptr %5)
+  %6 = call zeroext i1 @"$Loop.waits_for_masks.820"(ptr %5)
   %7 = zext i1 %6 to i8
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
@@ -98663,23 +98746,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.785"(ptr %17)
+  call void @"$Loop.sample.786"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = call zeroext i1 @"$Loop.lands_at_once.821"(ptr %19)
+  %20 = call zeroext i1 @"$Loop.lands_at_once.822"(ptr %19)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %23)
+  call void @"$Loop.land.785"(ptr %23)
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.822"(ptr %25)
+  call void @"$Loop.make_step.823"(ptr %25)
   %26 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -98687,7 +98770,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Loop.waits_for_masks.819"(ptr %0) {
+define internal zeroext i1 @"$Loop.waits_for_masks.820"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98738,7 +98821,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead4
   %19 = load ptr, ptr %self, align 8
   %20 = load i64, ptr %now, align 8
-  call void @"$Loop.find_due.820"(ptr %19, i64 %20)
+  call void @"$Loop.find_due.821"(ptr %19, i64 %20)
   %21 = load %4, ptr %1, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %216, ptr %22, i32 0, i32 34
@@ -98776,7 +98859,7 @@ dead5:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.find_due.820"(ptr %0, i64 %1) {
+define internal void @"$Loop.find_due.821"(ptr %0, i64 %1) {
 entry:
   %forward_ns = alloca i64, align 8
   %now = alloca i64, align 8
@@ -98833,7 +98916,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %34, label %then, label %else
 }
 
-define internal zeroext i1 @"$Loop.lands_at_once.821"(ptr %0) {
+define internal zeroext i1 @"$Loop.lands_at_once.822"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -98871,7 +98954,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.make_step.822"(ptr %0) {
+define internal void @"$Loop.make_step.823"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %has_step = alloca i8, align 1
@@ -98891,7 +98974,7 @@ entry:
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %was_in_flight, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = call zeroext i1 @"$Loop.plan.823"(ptr %11)
+  %12 = call zeroext i1 @"$Loop.plan.824"(ptr %11)
   %13 = zext i1 %12 to i8
   store i8 %13, ptr %has_step, align 1
   %14 = load i8, ptr %has_step, align 1
@@ -98919,7 +99002,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = load ptr, ptr %self, align 8
   %30 = load i8, ptr %has_step, align 1
   %31 = icmp ne i8 %30, 0
-  call void @"$Loop.advance_planned.824"(ptr %29, i1 zeroext %31)
+  call void @"$Loop.advance_planned.825"(ptr %29, i1 zeroext %31)
   %32 = load %4, ptr %1, align 1
   ret void
 
@@ -98937,7 +99020,7 @@ or.lhs.false1:                                    ; preds = %entry
   br i1 %39, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.plan.823"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.824"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -98980,7 +99063,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.824"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.825"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98991,7 +99074,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.825"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.826"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -99012,13 +99095,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.830"(ptr %16)
+  call void @"$Loop.execute.831"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %18)
+  call void @"$Loop.land.785"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -99026,7 +99109,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.825"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.826"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99088,7 +99171,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.826"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.827"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -99169,7 +99252,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.828"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.829"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -99250,7 +99333,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.829"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.830"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -99302,7 +99385,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.826"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.827"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -99361,7 +99444,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.663", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.664", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -99437,7 +99520,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.665", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.666", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -99546,7 +99629,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %217, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.827", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.828", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -99597,7 +99680,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.828"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.829"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -99656,7 +99739,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.664", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.665", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -99718,7 +99801,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.829"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.830"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -99910,7 +99993,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.830"(ptr %0) {
+define internal void @"$Loop.execute.831"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99927,7 +100010,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.831"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.832"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -99948,7 +100031,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %23)
+  call void @"$Loop.land.785"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -100004,14 +100087,14 @@ merge1:                                           ; preds = %else3, %dead
   %54 = getelementptr %216, ptr %53, i32 0, i32 31
   store i64 %52, ptr %54, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = call zeroext i1 @"$Loop.lands_at_once.821"(ptr %55)
+  %56 = call zeroext i1 @"$Loop.lands_at_once.822"(ptr %55)
   %57 = zext i1 %56 to i8
   %58 = trunc i8 %57 to i1
   br i1 %58, label %and.lhs.true7, label %else6
 
 then5:                                            ; preds = %and.lhs.true7
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %59)
+  call void @"$Loop.land.785"(ptr %59)
   %60 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -100030,7 +100113,7 @@ and.lhs.true7:                                    ; preds = %merge1
   br i1 %65, label %else6, label %then5
 }
 
-define internal i32 @"$Loop.launch.831"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.832"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -100109,7 +100192,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.832"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.833"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -100124,7 +100207,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.832"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.833"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -100359,7 +100442,7 @@ merge:                                            ; preds = %else, %then
   %131 = load ptr, ptr %self, align 8
   %132 = getelementptr %215, ptr %131, i32 0, i32 1
   %133 = load ptr, ptr %message, align 8
-  %134 = call i32 @"$Loop.init.833"(ptr %128, ptr %130, ptr %chosen, ptr %132, ptr %133)
+  %134 = call i32 @"$Loop.init.834"(ptr %128, ptr %130, ptr %chosen, ptr %132, ptr %133)
   store i32 %134, ptr %code, align 4
   %135 = load ptr, ptr %self, align 8
   %136 = getelementptr %215, ptr %135, i32 0, i32 4
@@ -100740,7 +100823,7 @@ entry:
   store ptr %0, ptr %target, align 8
   store ptr %1, ptr %shape, align 8
   %2 = load ptr, ptr %shape, align 8
-  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %2)
+  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %2)
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
@@ -100769,7 +100852,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.833"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.834"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -100827,7 +100910,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.834"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.835"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -100848,7 +100931,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.835"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.836"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -100868,7 +100951,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.807"(ptr %54)
+  call void @"$Loop.publish_counters.808"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -100876,7 +100959,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.834"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.835"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -100946,7 +101029,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %216, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.763"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.764"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -100958,7 +101041,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %216, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.763"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.764"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -100970,7 +101053,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %216, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.763"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.764"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -100992,7 +101075,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %216, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.764", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.765", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -101043,7 +101126,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.765", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.766", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -101071,7 +101154,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.835"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.836"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -101100,7 +101183,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %216, ptr %22, i32 0, i32 4
@@ -101175,27 +101258,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5451" = alloca ptr, align 8
-  %"$5450" = alloca i32, align 4
-  %"$5449" = alloca ptr, align 8
+  %"$5454" = alloca ptr, align 8
+  %"$5453" = alloca i32, align 4
+  %"$5452" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5449", align 8
-  store i32 %2, ptr %"$5450", align 4
-  store ptr %3, ptr %"$5451", align 8
+  store ptr %1, ptr %"$5452", align 8
+  store i32 %2, ptr %"$5453", align 4
+  store ptr %3, ptr %"$5454", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5449", align 8
-  %7 = load i32, ptr %"$5450", align 4
-  %8 = load ptr, ptr %"$5451", align 8
-  %9 = call i32 @"$Loop.poll.836"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5452", align 8
+  %7 = load i32, ptr %"$5453", align 4
+  %8 = load ptr, ptr %"$5454", align 8
+  %9 = call i32 @"$Loop.poll.837"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.836"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.837"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -101246,7 +101329,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %22)
+  call void @"$Loop.lock.778"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %216, ptr %24, i32 0, i32 21
@@ -101279,7 +101362,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %216, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %44)
+  call void @"$Loop.unlock.780"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -101289,24 +101372,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5443" = alloca ptr, align 8
-  %"$5442" = alloca i64, align 8
+  %"$5446" = alloca ptr, align 8
+  %"$5445" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5442", align 8
-  store ptr %2, ptr %"$5443", align 8
+  store i64 %1, ptr %"$5445", align 8
+  store ptr %2, ptr %"$5446", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5442", align 8
-  %6 = load ptr, ptr %"$5443", align 8
-  %7 = call i32 @"$Loop.preempt.837"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5445", align 8
+  %6 = load ptr, ptr %"$5446", align 8
+  %7 = call i32 @"$Loop.preempt.838"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.837"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.838"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -101317,7 +101400,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.776"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.777"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -101326,29 +101409,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5465" = alloca ptr, align 8
-  %"$5464" = alloca ptr, align 8
+  %"$5468" = alloca ptr, align 8
+  %"$5467" = alloca ptr, align 8
+  %"$5466" = alloca ptr, align 8
+  %"$5465" = alloca i8, align 1
+  %"$5464" = alloca i32, align 4
   %"$5463" = alloca ptr, align 8
-  %"$5462" = alloca i8, align 1
-  %"$5461" = alloca i32, align 4
-  %"$5460" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5460", align 8
-  store i32 %2, ptr %"$5461", align 4
+  store ptr %1, ptr %"$5463", align 8
+  store i32 %2, ptr %"$5464", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5462", align 1
-  store ptr %4, ptr %"$5463", align 8
-  store ptr %5, ptr %"$5464", align 8
-  store ptr %6, ptr %"$5465", align 8
+  store i8 %7, ptr %"$5465", align 1
+  store ptr %4, ptr %"$5466", align 8
+  store ptr %5, ptr %"$5467", align 8
+  store ptr %6, ptr %"$5468", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5460", align 8
-  %11 = load i32, ptr %"$5461", align 4
-  %12 = load i8, ptr %"$5462", align 1
-  %13 = load ptr, ptr %"$5463", align 8
-  %14 = load ptr, ptr %"$5464", align 8
-  %15 = load ptr, ptr %"$5465", align 8
+  %10 = load ptr, ptr %"$5463", align 8
+  %11 = load i32, ptr %"$5464", align 4
+  %12 = load i8, ptr %"$5465", align 1
+  %13 = load ptr, ptr %"$5466", align 8
+  %14 = load ptr, ptr %"$5467", align 8
+  %15 = load ptr, ptr %"$5468", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -101418,7 +101501,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.838")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.839")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -101443,7 +101526,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %38)
+  call void @"$Loop.enter_turn.784"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -101456,7 +101539,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %49)
+  call void @"$Loop.leave_turn.802"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -101493,7 +101576,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.790"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.791"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -101513,7 +101596,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.839"(ptr noalias sret(%188) %8, ptr %18)
+  call void @"$Loop.limits.840"(ptr noalias sret(%188) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -101601,7 +101684,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.811"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.812"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -101622,7 +101705,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.839"(ptr noalias sret(%188) %0, ptr %1) {
+define internal void @"$Loop.limits.840"(ptr noalias sret(%188) %0, ptr %1) {
 entry:
   %2 = alloca %188, align 8
   %3 = alloca %220, align 8
@@ -101742,7 +101825,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %216, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.840", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.841", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -101821,7 +101904,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %216, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.841", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.842", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -101894,7 +101977,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.793"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.794"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -102087,7 +102170,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.797"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.798"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -102144,7 +102227,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.800"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.801"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -102168,7 +102251,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.842"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.843"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %216, ptr %12, i32 0, i32 2
@@ -102185,7 +102268,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %216, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.842"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.843"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -102204,7 +102287,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.842"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.843"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -102219,7 +102302,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.842"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.843"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -102241,24 +102324,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5458" = alloca ptr, align 8
-  %"$5457" = alloca i32, align 4
+  %"$5461" = alloca ptr, align 8
+  %"$5460" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5457", align 4
-  store ptr %2, ptr %"$5458", align 8
+  store i32 %1, ptr %"$5460", align 4
+  store ptr %2, ptr %"$5461", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5457", align 4
-  %6 = load ptr, ptr %"$5458", align 8
-  %7 = call i32 @"$Loop.resize_pool.843"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5460", align 4
+  %6 = load ptr, ptr %"$5461", align 8
+  %7 = call i32 @"$Loop.resize_pool.844"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.843"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.844"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102289,15 +102372,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %12)
+  call void @"$Loop.enter_turn.784"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.844"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.845"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %18)
+  call void @"$Loop.leave_turn.802"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -102306,7 +102389,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.844"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.845"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -102324,7 +102407,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.845"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.846"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -102371,7 +102454,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.662", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.663", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -102394,7 +102477,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.825"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.826"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -102458,7 +102541,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.845"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.846"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102470,12 +102553,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %5)
+  call void @"$Loop.lock.778"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.846"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.847"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -102496,7 +102579,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %19)
+  call void @"$Loop.unlock.780"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -102516,7 +102599,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.846"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.847"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -102568,7 +102651,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %216, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.656", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.657", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -102621,7 +102704,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.657", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.658", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -102673,7 +102756,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %216, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.658", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.659", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -102697,7 +102780,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.791"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.792"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -102719,14 +102802,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.847"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.848"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.847"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.848"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -102799,7 +102882,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.659", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.660", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -102848,7 +102931,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.670", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.671", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -102921,28 +103004,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$5480" = alloca ptr, align 8
+  %"$5479" = alloca ptr, align 8
+  %"$5478" = alloca i32, align 4
   %"$5477" = alloca ptr, align 8
   %"$5476" = alloca ptr, align 8
   %"$5475" = alloca i32, align 4
-  %"$5474" = alloca ptr, align 8
-  %"$5473" = alloca ptr, align 8
-  %"$5472" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5472", align 4
-  store ptr %2, ptr %"$5473", align 8
-  store ptr %3, ptr %"$5474", align 8
-  store i32 %4, ptr %"$5475", align 4
-  store ptr %5, ptr %"$5476", align 8
-  store ptr %6, ptr %"$5477", align 8
+  store i32 %1, ptr %"$5475", align 4
+  store ptr %2, ptr %"$5476", align 8
+  store ptr %3, ptr %"$5477", align 8
+  store i32 %4, ptr %"$5478", align 4
+  store ptr %5, ptr %"$5479", align 8
+  store ptr %6, ptr %"$5480", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %215, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5472", align 4
-  %10 = load ptr, ptr %"$5473", align 8
-  %11 = load ptr, ptr %"$5474", align 8
-  %12 = load i32, ptr %"$5475", align 4
-  %13 = load ptr, ptr %"$5476", align 8
-  %14 = load ptr, ptr %"$5477", align 8
+  %9 = load i32, ptr %"$5475", align 4
+  %10 = load ptr, ptr %"$5476", align 8
+  %11 = load ptr, ptr %"$5477", align 8
+  %12 = load i32, ptr %"$5478", align 4
+  %13 = load ptr, ptr %"$5479", align 8
+  %14 = load ptr, ptr %"$5480", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -102989,7 +103072,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %16)
+  call void @"$Loop.enter_turn.784"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -103001,7 +103084,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %26)
+  call void @"$Loop.leave_turn.802"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -103039,7 +103122,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.790"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.791"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -103134,7 +103217,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.794"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.795"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -103145,7 +103228,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.795"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.796"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -103235,7 +103318,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.797"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.798"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -103476,7 +103559,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.848", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.849", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -103519,7 +103602,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.849", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.850", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103572,7 +103655,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.850", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.851", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -103642,7 +103725,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.851")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.852")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -103696,7 +103779,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.792"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.793"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -103760,7 +103843,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103825,7 +103908,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.793"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.794"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -103854,7 +103937,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.829"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.830"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -104168,7 +104251,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.854", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -104221,7 +104304,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.854", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.855", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -104306,27 +104389,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5447" = alloca ptr, align 8
-  %"$5446" = alloca i32, align 4
-  %"$5445" = alloca ptr, align 8
+  %"$5450" = alloca ptr, align 8
+  %"$5449" = alloca i32, align 4
+  %"$5448" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5445", align 8
-  store i32 %2, ptr %"$5446", align 4
-  store ptr %3, ptr %"$5447", align 8
+  store ptr %1, ptr %"$5448", align 8
+  store i32 %2, ptr %"$5449", align 4
+  store ptr %3, ptr %"$5450", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5445", align 8
-  %7 = load i32, ptr %"$5446", align 4
-  %8 = load ptr, ptr %"$5447", align 8
-  %9 = call i32 @"$Loop.set_masks.855"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5448", align 8
+  %7 = load i32, ptr %"$5449", align 4
+  %8 = load ptr, ptr %"$5450", align 8
+  %9 = call i32 @"$Loop.set_masks.856"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.855"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.856"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -104380,7 +104463,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.671", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.672", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -104403,19 +104486,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %38)
+  call void @"$Loop.lock.778"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.856"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.857"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %216, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %48)
+  call void @"$Loop.unlock.780"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -104424,7 +104507,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.856"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.857"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -104458,7 +104541,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %187, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.857"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.858"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -104516,7 +104599,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.857"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.858"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -104533,7 +104616,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %187, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.778"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.779"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -104586,7 +104669,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %187, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.858"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.859"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -104621,7 +104704,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.858"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.859"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -104660,7 +104743,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.672", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.673", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -104712,7 +104795,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.673", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.674", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -104764,7 +104847,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.674", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.675", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -104794,27 +104877,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5437" = alloca ptr, align 8
-  %"$5436" = alloca ptr, align 8
-  %"$5435" = alloca ptr, align 8
+  %"$5440" = alloca ptr, align 8
+  %"$5439" = alloca ptr, align 8
+  %"$5438" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5435", align 8
-  store ptr %2, ptr %"$5436", align 8
-  store ptr %3, ptr %"$5437", align 8
+  store ptr %1, ptr %"$5438", align 8
+  store ptr %2, ptr %"$5439", align 8
+  store ptr %3, ptr %"$5440", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5435", align 8
-  %7 = load ptr, ptr %"$5436", align 8
-  %8 = load ptr, ptr %"$5437", align 8
-  %9 = call i32 @"$Loop.submit.859"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$5438", align 8
+  %7 = load ptr, ptr %"$5439", align 8
+  %8 = load ptr, ptr %"$5440", align 8
+  %9 = call i32 @"$Loop.submit.860"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.859"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.860"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -104839,13 +104922,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %13)
+  call void @"$Loop.lock.778"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.839"(ptr noalias sret(%188) %8, ptr %15)
+  call void @"$Loop.limits.840"(ptr noalias sret(%188) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %16)
+  call void @"$Loop.unlock.780"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -104872,12 +104955,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %29)
+  call void @"$Loop.lock.778"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.860"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.861"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -104898,7 +104981,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %43)
+  call void @"$Loop.unlock.780"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -104930,7 +105013,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.860"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.861"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -104951,7 +105034,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.791"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.792"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -104971,7 +105054,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.839"(ptr noalias sret(%188) %6, ptr %15)
+  call void @"$Loop.limits.840"(ptr noalias sret(%188) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -105003,7 +105086,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.861"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.862"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -105033,7 +105116,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.862"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.863"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -105060,7 +105143,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.863"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.864"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -105129,7 +105212,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.861"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.862"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105176,7 +105259,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %216, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.712", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.713", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -105204,7 +105287,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.862"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.863"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105278,7 +105361,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.714", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -105306,7 +105389,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.863"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.864"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105338,7 +105421,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %216, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.864", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.865", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -105363,7 +105446,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.723", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -105394,7 +105477,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.864"(ptr %0) {
+define internal ptr @"$engine_thread.865"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -105403,7 +105486,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.865"(ptr %3)
+  call void @"$Loop.run.866"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -105411,7 +105494,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.865"(ptr %0) {
+define internal void @"$Loop.run.866"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105424,7 +105507,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.866"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.867"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -105435,7 +105518,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.813"(ptr %13)
+  call void @"$Loop.iterate.814"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %216, ptr %15, i32 0, i32 5
@@ -105445,7 +105528,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %18)
+  call void @"$Loop.enter_turn.784"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %216, ptr %20, i32 0, i32 5
@@ -105454,7 +105537,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.866"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.867"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -105463,7 +105546,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %3)
+  call void @"$Loop.lock.778"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 21
@@ -105515,7 +105598,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %42)
+  call void @"$Loop.unlock.780"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -105530,7 +105613,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.867"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.868"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -105539,7 +105622,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.867"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.868"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105610,21 +105693,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5453" = alloca i64, align 8
+  %"$5456" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5453", align 8
+  store i64 %1, ptr %"$5456", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5453", align 8
-  %5 = call i32 @"$Loop.wait.868"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5456", align 8
+  %5 = call i32 @"$Loop.wait.869"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.868"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.869"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -105654,7 +105737,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %11)
+  call void @"$Loop.lock.778"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -105696,7 +105779,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %37)
+  call void @"$Loop.unlock.780"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -105743,7 +105826,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.869"(ptr %blocks)
+  call void @"$Vector.init.870"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -105796,7 +105879,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.870"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.871"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -105835,7 +105918,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.872"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.873"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -105868,7 +105951,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.873"(ptr %blocks)
+  call void @"$Vector.free.874"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -105879,7 +105962,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.869"(ptr %0) {
+define internal void @"$Vector.init.870"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105895,7 +105978,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.870"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.871"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -105906,7 +105989,7 @@ entry:
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.871"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.872"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -105943,7 +106026,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.871"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.872"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -106042,7 +106125,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.872"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.873"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -106085,7 +106168,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.873"(ptr %0) {
+define internal void @"$Vector.free.874"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106097,7 +106180,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.869"(ptr %7)
+  call void @"$Vector.init.870"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -106124,7 +106207,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.874"(ptr %map)
+  call void @"$Map.init.875"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -106151,7 +106234,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.877"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.878"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -106203,7 +106286,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.886"(ptr %map)
+  call void @"$Map.clear.887"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -106220,7 +106303,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.877"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.878"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -106236,7 +106319,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.888"(ptr %map)
+  call void @"$Map.free.889"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -106251,7 +106334,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.877"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.878"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -106261,7 +106344,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.874"(ptr %0) {
+define internal void @"$Map.init.875"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106275,7 +106358,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %222, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.875"(ptr %8)
+  call void @"$Vector.init.876"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %222, ptr %10, i32 0, i32 2
@@ -106284,7 +106367,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.875"(ptr %0) {
+define internal void @"$Vector.init.876"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -106341,7 +106424,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.877"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.878"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -106374,7 +106457,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.881"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.882"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -106387,7 +106470,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.881"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.882"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -106410,7 +106493,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.876", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.877", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -106432,7 +106515,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.877"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.878"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -106476,13 +106559,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.880"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.881"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.878"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.879"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -106506,7 +106589,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %222, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.879"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.880"(ptr %37, i64 %39)
   %41 = getelementptr %224, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -106514,7 +106597,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.878"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.879"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -106567,7 +106650,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.879"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.880"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %224, ptr %37, i32 0, i32 1
@@ -106623,7 +106706,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.879"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.880"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -106666,7 +106749,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.880"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.881"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -106694,7 +106777,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.881"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.882"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %224, align 8
   %5 = alloca %224, align 8
@@ -106719,7 +106802,7 @@ entry:
   %14 = getelementptr %223, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.882"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.883"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -106740,7 +106823,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.880"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.881"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -106749,7 +106832,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.878"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.879"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 2
@@ -106775,7 +106858,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.879"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.880"(ptr %45, i64 %53)
   %55 = getelementptr %224, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -106813,7 +106896,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.885"(ptr %57, ptr byval(%224) %4)
+  %74 = call zeroext i1 @"$Vector.push.886"(ptr %57, ptr byval(%224) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -106847,7 +106930,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.882"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.883"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -106887,7 +106970,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %222, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.883"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.884"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -106895,7 +106978,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.884"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.885"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -106916,7 +106999,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.883"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.884"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -107015,7 +107098,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.884"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.885"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -107089,7 +107172,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.879"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.880"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -107108,7 +107191,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.878"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.879"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -107122,7 +107205,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.885"(ptr %0, ptr byval(%224) %1) {
+define internal zeroext i1 @"$Vector.push.886"(ptr %0, ptr byval(%224) %1) {
 entry:
   %value = alloca %224, align 8
   %self = alloca ptr, align 8
@@ -107133,7 +107216,7 @@ entry:
   %4 = getelementptr %223, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.883"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.884"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -107169,7 +107252,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.886"(ptr %0) {
+define internal void @"$Map.clear.887"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -107177,7 +107260,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.887"(ptr %4)
+  call void @"$Vector.clear.888"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
@@ -107186,7 +107269,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.887"(ptr %0) {
+define internal void @"$Vector.clear.888"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -107196,7 +107279,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.888"(ptr %0) {
+define internal void @"$Map.free.889"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -107204,7 +107287,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.889"(ptr %4)
+  call void @"$Vector.free.890"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
@@ -107213,7 +107296,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.889"(ptr %0) {
+define internal void @"$Vector.free.890"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -107225,7 +107308,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.875"(ptr %7)
+  call void @"$Vector.init.876"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -107471,7 +107554,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.890", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.891", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -107499,7 +107582,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %230, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %230, ptr %6, i32 0, i32 2
-  store ptr @"$string.890", ptr %28, align 8
+  store ptr @"$string.891", ptr %28, align 8
   %29 = getelementptr %230, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %230, ptr %6, align 8
@@ -107542,7 +107625,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.891")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.892")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -107595,7 +107678,7 @@ entry:
   %21 = getelementptr %163, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %163, ptr %reader, i32 0, i32 4
-  store ptr @"$string.890", ptr %22, align 8
+  store ptr @"$string.891", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %231, ptr %9, i32 0, i32 0
@@ -107645,7 +107728,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.892")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.893")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -107784,7 +107867,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.890", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.891", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -107878,15 +107961,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$5367" = alloca i32, align 4
-  %"$5366" = alloca i32, align 4
+  %"$5370" = alloca i32, align 4
+  %"$5369" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5366", align 4
-  store i32 %2, ptr %"$5367", align 4
+  store i32 %1, ptr %"$5369", align 4
+  store i32 %2, ptr %"$5370", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5366", align 4
-  %6 = load i32, ptr %"$5367", align 4
+  %5 = load i32, ptr %"$5369", align 4
+  %6 = load i32, ptr %"$5370", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -107995,15 +108078,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5357" = alloca ptr, align 8
-  %"$5356" = alloca i32, align 4
+  %"$5360" = alloca ptr, align 8
+  %"$5359" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5356", align 4
-  store ptr %2, ptr %"$5357", align 8
+  store i32 %1, ptr %"$5359", align 4
+  store ptr %2, ptr %"$5360", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5356", align 4
-  %5 = load ptr, ptr %"$5357", align 8
+  %4 = load i32, ptr %"$5359", align 4
+  %5 = load ptr, ptr %"$5360", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -108013,12 +108096,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5370" = alloca i32, align 4
+  %"$5373" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5370", align 4
+  store i32 %1, ptr %"$5373", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5370", align 4
+  %3 = load i32, ptr %"$5373", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -108130,12 +108213,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5364" = alloca i32, align 4
+  %"$5367" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5364", align 4
+  store i32 %1, ptr %"$5367", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5364", align 4
+  %3 = load i32, ptr %"$5367", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -108145,18 +108228,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5361" = alloca ptr, align 8
-  %"$5360" = alloca i32, align 4
-  %"$5359" = alloca i32, align 4
+  %"$5364" = alloca ptr, align 8
+  %"$5363" = alloca i32, align 4
+  %"$5362" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5359", align 4
-  store i32 %2, ptr %"$5360", align 4
-  store ptr %3, ptr %"$5361", align 8
+  store i32 %1, ptr %"$5362", align 4
+  store i32 %2, ptr %"$5363", align 4
+  store ptr %3, ptr %"$5364", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5359", align 4
-  %6 = load i32, ptr %"$5360", align 4
-  %7 = load ptr, ptr %"$5361", align 8
+  %5 = load i32, ptr %"$5362", align 4
+  %6 = load i32, ptr %"$5363", align 4
+  %7 = load ptr, ptr %"$5364", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -108167,12 +108250,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5354" = alloca i32, align 4
+  %"$5357" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5354", align 4
+  store i32 %1, ptr %"$5357", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5354", align 4
+  %4 = load i32, ptr %"$5357", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -108184,12 +108267,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5352" = alloca i32, align 4
+  %"$5355" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5352", align 4
+  store i32 %1, ptr %"$5355", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5352", align 4
+  %4 = load i32, ptr %"$5355", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -108292,7 +108375,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.647", ptr @"$string.893")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.648", ptr @"$string.894")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -108373,7 +108456,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.894"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.895"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -108423,7 +108506,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.900")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.901")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -108451,7 +108534,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.894"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.895"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -108512,7 +108595,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.838")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.839")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -108547,7 +108630,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.895"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.896"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -108559,7 +108642,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.895"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.896"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -108659,7 +108742,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.896"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.897"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -108684,7 +108767,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.897"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.898"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -108716,7 +108799,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.896"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.897"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -108768,7 +108851,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.840", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.841", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -108847,7 +108930,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.841", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.842", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -108899,7 +108982,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.897"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.898"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108956,7 +109039,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.898"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.899"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -108984,7 +109067,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.898"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.899"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -109011,7 +109094,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.899"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.900"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -109177,7 +109260,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.899"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.900"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -109194,7 +109277,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.842"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.843"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -109211,7 +109294,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.842"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.843"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -109230,7 +109313,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.842"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.843"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -109353,7 +109436,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.901"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.902"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -109397,7 +109480,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.902", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.903", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -109427,7 +109510,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.903"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.904"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -109439,7 +109522,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.901"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.902"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -109500,7 +109583,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.848", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.849", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -109543,7 +109626,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.849", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.850", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -109596,7 +109679,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.850", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.851", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -109666,7 +109749,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.851")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.852")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -109758,7 +109841,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.903"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.904"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -109806,7 +109889,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.904"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.905"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -109818,7 +109901,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.904"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.905"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -109873,7 +109956,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.905"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.906"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -109998,7 +110081,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.907"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.908"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -110039,7 +110122,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.908"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.909"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -110073,7 +110156,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.910"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.911"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -110103,7 +110186,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.905"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.906"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -110130,7 +110213,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.901"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.902"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -110169,7 +110252,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.906"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.907"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -110223,7 +110306,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.906"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.907"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -110313,7 +110396,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -110346,7 +110429,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.907"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.908"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -110423,7 +110506,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.908"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.909"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -110471,7 +110554,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.909"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.910"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -110515,7 +110598,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.909"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.910"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -110531,7 +110614,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.909"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.910"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -110607,7 +110690,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.910"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.911"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -110693,7 +110776,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.854", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -110746,7 +110829,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.854", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.855", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -110960,7 +111043,7 @@ entry:
   %9 = getelementptr %47, ptr %8, i32 0, i32 12
   %10 = getelementptr %38, ptr %bound, i32 0, i32 11
   %11 = load ptr, ptr %10, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %9, ptr %shape, ptr %11)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %9, ptr %shape, ptr %11)
   %12 = load %4, ptr %4, align 1
   %13 = load ptr, ptr %step, align 8
   %14 = getelementptr %47, ptr %13, i32 0, i32 13
@@ -111468,7 +111551,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %47, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.912", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.913", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -111559,7 +111642,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.911"(ptr %36)
+  call void @"$Vector.clear.912"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -111586,7 +111669,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.911"(ptr %0) {
+define internal void @"$Vector.clear.912"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
