@@ -241,11 +241,10 @@ def test_an_engine_says_how_many_devices_it_took(capsys):
 
 
 def test_ranks_of_one_device_have_their_part_of_its_memory():
-    options = {"device": "cuda", "world_size": 4}
     memory = 400 * GIGABYTE
-    whole = plan(EngineOptions(AIR, device_memory_bytes=memory, **options))
-    divided = {"ranks_per_device": 2, "device_memory_bytes": 2 * memory, **options}
-    assert plan(EngineOptions(AIR, **divided)) == whole
+    whole = plan_of(AIR, world_size=4, device_memory_bytes=memory)
+    divided = {"ranks_per_device": 2, "device_memory_bytes": 2 * memory}
+    assert plan_of(AIR, world_size=4, **divided) == whole
 
 
 def test_ranks_that_do_not_fill_their_devices_are_refused():
