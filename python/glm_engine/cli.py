@@ -78,8 +78,12 @@ def print_version(ctx, _parameter, wanted):
     callback=print_version,
     help="Print the version and exit.",
 )
-def commands():
+@click.pass_context
+def commands(ctx):
     """Inference engine for the GLM-4.x mixture-of-experts models."""
+    from glm_engine.unknown_variables import warn_of_unknown_variables
+
+    warn_of_unknown_variables(ctx)
 
 
 def main(arguments=None):

@@ -90,10 +90,15 @@ def name_sources(param):
     """Give a parameter its variable, and an option without a default a word that says so."""
     key = key_of(param)
     if key is not None:
-        param.envvar = PREFIX + key.replace("-", "_").upper()
+        param.envvar = variable_of(key)
     has_value = isinstance(param, click.Option) and not param.is_flag and not param.required
     if has_value and not isinstance(param.show_default, str) and not states_default(param):
         param.show_default = NO_DEFAULT
+
+
+def variable_of(key):
+    """Return the variable of a parameter by its name in a file."""
+    return PREFIX + key.replace("-", "_").upper()
 
 
 def states_default(param):

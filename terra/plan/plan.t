@@ -306,8 +306,14 @@ terra Plan:choose_pages()
   self.num_pages = [int32](num_pages)
 end
 
-terra Plan:choose_memory(info : &C.glm_device_info)
+terra Plan:choose_memory(info : &C.glm_device_info, message : &C.glm_message) : int32
   self.memory_available = self.options.memory_limit_bytes
+  if self.memory_available > info.memory_free_bytes then
+    return status.fail(
+      message, C.GLM_OUT_OF_MEMORY, "option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes",
+      self.memory_available, &info.name[0], info.memory_free_bytes
+    )
+  end
   if self.memory_available == 0 then
     var hundredths = self.options.memory_limit_percent
     if hundredths == 0 then
@@ -315,6 +321,7 @@ terra Plan:choose_memory(info : &C.glm_device_info)
     end
     self.memory_available = info.memory_free_bytes / 100 * hundredths
   end
+  return C.GLM_OK
 end
 
 terra Plan:make(
@@ -338,7 +345,7 @@ terra Plan:make(
     self.kv_dtype = info.default_kv_dtype
   end
   status.try(self:choose_course(info, message))
-  self:choose_memory(info)
+  status.try(self:choose_memory(info, message))
   status.try(self:measure_weights(message))
   status.try(self:measure_page(message))
   status.try(self:choose_sizes(message))

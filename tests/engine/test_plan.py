@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
-from glm_engine.errors import EngineError
+from glm_engine.errors import EngineError, Status
 from tests.engine import loader, tamper
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs
@@ -30,7 +30,8 @@ def is_prediction(spec: TensorSpec, config: dict) -> bool:
 
 def plan_of(model_dir: Path, **options) -> dict:
     chosen = {"memory_limit_bytes": PLENTY, **options}
-    return plan(EngineOptions(model_dir=model_dir, device="cpu", **chosen))
+    memory = chosen["memory_limit_bytes"]
+    return plan(EngineOptions(model_dir, device="cpu", device_memory_bytes=memory, **chosen))
 
 
 def test_figures_of_glm_4_7_fp8():
@@ -135,6 +136,12 @@ def test_pool_for_one_request(num_pages, fits):
     assert ("too small for one request" in document["reason"]) is not fits
 
 
+def test_a_limit_above_the_memory_of_this_machine_is_refused():
+    with pytest.raises(EngineError, match=f"memory_limit_bytes is {PLENTY}; expected") as caught:
+        plan(EngineOptions(CAPITALS, device="cpu", memory_limit_bytes=PLENTY))
+    assert caught.value.status == Status.GLM_OUT_OF_MEMORY
+
+
 def test_page_tables_of_too_many_entries():
     with pytest.raises(EngineError, match="max_batch 65536, max_seq 202752 and page_size 1 make"):
         plan_of(GLM, max_batch=65536, max_seq=202752, page_size=1)
@@ -155,14 +162,13 @@ def no_gpu():
 
 @pytest.mark.usefixtures("no_gpu")
 def test_auto_without_a_driver_is_the_cpu():
-    options = EngineOptions(model_dir=CAPITALS, device="auto", memory_limit_bytes=PLENTY)
-    assert plan(options)["device"] == "cpu"
+    assert plan(EngineOptions(model_dir=CAPITALS, device="auto"))["device"] == "cpu"
 
 
 @pytest.mark.usefixtures("no_gpu")
 def test_cuda_is_never_replaced_by_the_cpu():
     with pytest.raises(EngineError, match="cuda"):
-        plan(EngineOptions(model_dir=CAPITALS, device="cuda", memory_limit_bytes=PLENTY))
+        plan(EngineOptions(model_dir=CAPITALS, device="cuda"))
 
 
 @pytest.fixture(scope="module")

@@ -79,6 +79,33 @@ def test_a_limit_in_hundredths_of_what_is_free(percent):
         plan_of(AIR, memory_limit_percent=percent, memory_limit_bytes=5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_above_what_the_fullest_device_has_free_is_refused(kind):
+    set_memories([3 * GIGABYTE, 2 * GIGABYTE], kind)
+    options = {"device": kind, "library_dir": FOLDER, "world_size": 2}
+    options |= {"max_batch": 2, "max_seq": 64}
+    within = EngineOptions(CAPITALS, memory_limit_bytes=2 * GIGABYTE, **options)
+    assert plan(within)["memory_limit_bytes"] == 2 * GIGABYTE
+    with Engine(within) as engine:
+        assert engine.info()["world_size"] == 2
+    above = EngineOptions(CAPITALS, memory_limit_bytes=2 * GIGABYTE + 1, **options)
+    words = f"memory_limit_bytes is 2000000001; expected at most .* free, {2 * GIGABYTE} bytes"
+    for refuses in (plan, Engine):
+        with pytest.raises(EngineError, match=words) as caught:
+            refuses(above)
+        assert caught.value.status == Status.GLM_OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_is_compared_with_the_memory_that_is_planned_for(kind):
+    set_memories([1], kind)
+    memory = {"device_memory_bytes": 200 * GIGABYTE}
+    planned = plan_of(AIR, kind, memory_limit_bytes=200 * GIGABYTE, **memory)
+    assert planned["fits"] is True
+    with pytest.raises(EngineError, match=r"expected at most .* 200000000000 bytes"):
+        plan_of(AIR, kind, memory_limit_bytes=200 * GIGABYTE + 1, **memory)
+
+
 def is_too_wide(num_tokens: int, **options) -> bool:
     """Say whether buffers of so many tokens a step exceed a sixteenth of what the weights leave."""
     batch = {"max_batch": 256, "max_seq": 512}
@@ -226,11 +253,10 @@ def test_an_engine_says_how_many_devices_it_took(capsys):
 
 
 def test_ranks_of_one_device_have_their_part_of_its_memory():
-    options = {"device": "cuda", "world_size": 4}
     memory = 400 * GIGABYTE
-    whole = plan(EngineOptions(AIR, device_memory_bytes=memory, **options))
-    divided = {"ranks_per_device": 2, "device_memory_bytes": 2 * memory, **options}
-    assert plan(EngineOptions(AIR, **divided)) == whole
+    whole = plan_of(AIR, world_size=4, device_memory_bytes=memory)
+    divided = {"ranks_per_device": 2, "device_memory_bytes": 2 * memory}
+    assert plan_of(AIR, world_size=4, **divided) == whole
 
 
 def test_ranks_that_do_not_fill_their_devices_are_refused():

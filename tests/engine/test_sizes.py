@@ -28,7 +28,9 @@ POSITIONS = 100_000
 
 
 def plan_of(model: Path, **options) -> dict:
-    return plan(EngineOptions(model_dir=model, device="cpu", **options))
+    """The plan within a limit for a device with so much, else for this machine's memory."""
+    memory = options.get("memory_limit_bytes", 0)
+    return plan(EngineOptions(model, device="cpu", device_memory_bytes=memory, **options))
 
 
 def expect_the_most_that_fits(model: Path, **memory) -> dict:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.backend import BackendError, address, structs
+from tests.devices import ranks_per_device
+from tests.native.backend import BackendError, address, constants, structs
 from tests.native.calls import add_norm, as_activation, from_bf16
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
@@ -135,6 +136,24 @@ def test_a_graph_of_one_exchange_is_refused(backend):
     for status, message in on_ranks(backend, 2, work):
         assert status != 0
         assert "expected a graph of no exchange between ranks or of two or more" in message
+
+
+def test_a_capture_whose_end_others_do_not_reach_is_ended(backend):
+    if ranks_per_device(backend.kind, 2) == 1:
+        pytest.skip("ranks with GPUs of their own meet at no capture")
+
+    def work(device, rank):
+        device.check(device.table.graph_begin(device.handle))
+        if rank == 1:
+            device.check(device.table.graph_end(device.handle, None))
+            backend.table.group_abort(device.group)
+            return
+        graph = ctypes.c_void_p()
+        status = device.table.graph_end(device.handle, address(graph))
+        assert status == constants()["GLM_CANCELLED"], device.message()
+        device.allocate(8)
+
+    on_ranks(backend, 2, work)
 
 
 def test_a_rank_that_does_not_come_is_named_within_seconds(backend):

@@ -26,7 +26,8 @@ CODE_FLAGS = [
     "-pthread",
 ]
 WARNINGS = ["-Wall", "-Wextra"]
-LIBRARY_FLAGS = ["-shared", "-Wl,-soname,${TARGET.file}"]
+MODULE_FLAGS = ["-shared"]
+LIBRARY_FLAGS = [*MODULE_FLAGS, "-Wl,-soname,${TARGET.file}"]
 PROGRAM_FLAGS = ["-pie"]
 FATAL_WARNINGS = ["-Werror"]
 C_LIBRARY = (
@@ -128,6 +129,11 @@ def native_library(env, target, objects, exports=None, libraries=("-lm",), **ove
     return library
 
 
+def native_module(env, target, objects, **overrides):
+    """Links a library that is opened by its path; it states no name that others could ask for."""
+    return env.NativeLibrary(target, objects, KIND_FLAGS=MODULE_FLAGS, **overrides)
+
+
 def native_program(env, target, objects, **overrides):
     """Links objects into a program."""
     return env.NativeLibrary(target, objects, KIND_FLAGS=PROGRAM_FLAGS, **overrides)
@@ -176,5 +182,6 @@ def generate(env):
     env.AddMethod(native_sources, "NativeSources")
     env.AddMethod(native_objects, "NativeObjects")
     env.AddMethod(native_library, "NativeLibrary")
+    env.AddMethod(native_module, "NativeModule")
     env.AddMethod(native_program, "NativeProgram")
     env.AddMethod(import_libraries, "ImportLibraries")

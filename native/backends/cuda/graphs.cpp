@@ -32,6 +32,18 @@ cudaGraph_t ended_capture(const glm_device& device, const char* where) {
                 "that ended the capture");
 }
 
+void meet_in_capture(const glm_device& device, const char* where) {
+  try {
+    meet(device, where);
+  } catch (const Failure&) {
+    cudaGraph_t captured = nullptr;
+    if (leads(device)) cudaStreamEndCapture(device.stream, &captured);
+    if (captured != nullptr) cudaGraphDestroy(captured);
+    cudaGetLastError();
+    throw;
+  }
+}
+
 cudaGraphExec_t executable_of(const glm_device& device, const char* where) {
   const cudaGraph_t captured = ended_capture(device, where);
   cudaGraphExec_t executable = nullptr;
@@ -57,8 +69,8 @@ void graph_begin(glm_device& device) {
     check(
         cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal),
         where);
+  meet_in_capture(device, where);
   device.is_capturing = true;
-  meet(device, where);
   if (device.peers != nullptr) device.peers->turns().begin_graph();
 }
 
@@ -68,7 +80,7 @@ void graph_end(glm_device& device, void** graph) {
   device.is_capturing = false;
   if (graph == nullptr) return drop_capture(device, where);
   auto made = std::make_unique<Graph>();
-  meet(device, where);
+  meet_in_capture(device, where);
   if (leads(device)) made->executable = executable_of(device, where);
   meet(device, where);
   if (device.peers != nullptr)

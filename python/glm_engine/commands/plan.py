@@ -15,7 +15,7 @@ from glm_engine.console import (
     print_table,
     world_size_choice,
 )
-from glm_engine.errors import BadInputError, EngineError, ExitCode, Status
+from glm_engine.errors import EngineError, ExitCode, Status
 from glm_engine.sizes import batch_line, context_line
 
 RANK_COLUMNS = (
@@ -47,7 +47,6 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     from glm_engine.engine import plan
     from glm_engine.loading import in_thread
 
-    refuse_more(engine_values["memory_limit_bytes"], device_memory_bytes)
     chosen = options.make_engine_options(
         path_of(model_dir), engine_values, device_memory_bytes=device_memory_bytes
     )
@@ -63,15 +62,6 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     else:
         print_plan(planned, buffers, is_chosen=not chosen.world_size)
     return ExitCode.OK if planned["fits"] else ExitCode.FAILED
-
-
-def refuse_more(memory_limit_bytes, device_memory_bytes):
-    """Refuse a limit above what the devices are said to have: what fits it would not fit them."""
-    if device_memory_bytes and (memory_limit_bytes or 0) > device_memory_bytes:
-        raise BadInputError(
-            f"--memory-limit: expected at most --device-memory, {device_memory_bytes:,} bytes, "
-            f"not {memory_limit_bytes:,}"
-        )
 
 
 def with_advice(error, chosen):

@@ -715,211 +715,212 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.559" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
 @"$string.560" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
 @"$string.561" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.562" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.563" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.564" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.565" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.566" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.567" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.568" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.569" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.573" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.574" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.575" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.576" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.577" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.578" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.579" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.580" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.581" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.582" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.583" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.584" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.585" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.586" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.588" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.589" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.590" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.591" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.593" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.594" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.595" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.596" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.597" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.598" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.599" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.600" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.601" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.602" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.603" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.604" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.605" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.606" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.607" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.608" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.609" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.610" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.611" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.612" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.613" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.614" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.615" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.616" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.617" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.618" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.619" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.620" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.621" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.622" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.623" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.624" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.625" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.626" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.627" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.628" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.629" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.630" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.631" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.632" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.633" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.634" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.635" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.636" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.637" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.638" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.639" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.640" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.641" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.642" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.643" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.644" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.645" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.646" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.647" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.648" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.649" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.650" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.651" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.652" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.653" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.654" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.655" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.656" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.657" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.658" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.659" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.660" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
-@"$string.661" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
-@"$string.662" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.663" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.664" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.665" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.666" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.667" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.668" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
-@"$string.669" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
-@"$string.670" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.671" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.672" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.673" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.674" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.675" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.676" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.677" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.678" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.679" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.680" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.681" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.682" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.683" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.684" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.685" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.686" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.687" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.688" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.689" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.690" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.691" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.692" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.693" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.694" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.695" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.696" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.697" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.698" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.699" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.700" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.701" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.702" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.703" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.704" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.705" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.706" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.707" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.710" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.711" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.712" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.713" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.714" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
-@"$string.718" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
-@"$string.719" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
-@"$string.720" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
-@"$string.721" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
-@"$string.722" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.731" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.732" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.733" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.734" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.735" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.736" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.737" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.738" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.739" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.740" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.741" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.742" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.743" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.745" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.746" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.747" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.749" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.750" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.755" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.756" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.757" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.758" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.759" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.760" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.762" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
-@"$string.764" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.765" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.766" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.767" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.768" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.769" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.772" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.773" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.774" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.798" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
-@"$string.827" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
-@"$string.838" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
-@"$string.840" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.841" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.848" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.849" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.850" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.851" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.852" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.853" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.854" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"$string.876" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
-@"$string.890" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
-@"$string.891" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
-@"$string.892" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
-@"$string.893" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.900" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.902" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.912" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
+@"$string.562" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
+@"$string.563" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.564" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.565" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.566" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.567" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.568" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.569" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.570" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.574" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.575" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.576" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.577" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.578" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.579" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.580" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.581" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.582" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.583" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.584" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.585" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.586" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.587" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.589" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.590" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.591" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.592" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.594" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.595" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.596" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.597" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.598" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.599" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.600" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.601" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.602" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.603" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.604" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.605" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.606" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.607" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.608" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.609" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.610" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.611" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.612" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.613" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.614" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.615" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.616" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.617" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.618" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.619" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.620" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.621" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.622" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.623" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.624" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.625" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.626" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.627" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.628" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.629" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.630" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.631" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.632" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.633" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.634" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.635" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.636" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.637" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.638" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.639" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.640" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.641" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.642" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.643" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.644" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.645" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.646" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.647" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.648" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.649" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.650" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.651" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.652" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.653" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.654" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.655" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.656" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.657" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.658" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.659" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.660" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.661" = private unnamed_addr constant [42 x i8] c"a sequence that does not run is preempted\00", align 1
+@"$string.662" = private unnamed_addr constant [50 x i8] c"a sequence is preempted while a step is in flight\00", align 1
+@"$string.663" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.664" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.665" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.666" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.667" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.668" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.669" = private unnamed_addr constant [33 x i8] c"a pool size outside its capacity\00", align 1
+@"$string.670" = private unnamed_addr constant [38 x i8] c"a pool shrinks below the pages in use\00", align 1
+@"$string.671" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.672" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.673" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.674" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.675" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.676" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.677" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.678" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.679" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.680" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.681" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.682" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.683" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.684" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.685" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.686" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.687" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.688" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.689" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.690" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.691" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.692" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.693" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.694" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.695" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.696" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.697" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.698" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.699" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.700" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.701" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.702" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.703" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.704" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.705" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.706" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.707" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.708" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.711" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.712" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.713" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.714" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.715" = private unnamed_addr constant [42 x i8] c"more live sequences than were planned for\00", align 1
+@"$string.719" = private unnamed_addr constant [11 x i8] c"planning.t\00", align 1
+@"$string.720" = private unnamed_addr constant [55 x i8] c"a decoding sequence has more than one token to compute\00", align 1
+@"$string.721" = private unnamed_addr constant [52 x i8] c"a sampled row comes after a row that is not sampled\00", align 1
+@"$string.722" = private unnamed_addr constant [46 x i8] c"a step is launched while another is in flight\00", align 1
+@"$string.723" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.732" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.733" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.734" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.735" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.736" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.737" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.738" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.739" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.740" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.741" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.742" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.743" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.744" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.746" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.747" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.748" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.750" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.751" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.756" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.757" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.758" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.759" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.760" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.761" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.763" = private unnamed_addr constant [8 x i8] c"costs.t\00", align 1
+@"$string.765" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.766" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.767" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.768" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.769" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.770" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.773" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.774" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.775" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.799" = private unnamed_addr constant [61 x i8] c"linear failed in layer 3 on rank 1: step %d was told to fail\00", align 1
+@"$string.828" = private unnamed_addr constant [50 x i8] c"%s failed on rank 0: transfer %d was told to fail\00", align 1
+@"$string.839" = private unnamed_addr constant [14 x i8] c"state is null\00", align 1
+@"$string.841" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.842" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.849" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.850" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.851" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.852" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.853" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.854" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.855" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"$string.877" = private unnamed_addr constant [9 x i8] c"key %lld\00", align 1
+@"$string.891" = private unnamed_addr constant [7 x i8] c"buffer\00", align 1
+@"$string.892" = private unnamed_addr constant [32 x i8] c"model.layers.0.self_attn.q_proj\00", align 1
+@"$string.893" = private unnamed_addr constant [43 x i8] c"a header that is not sound left no problem\00", align 1
+@"$string.894" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.901" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.903" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.913" = private unnamed_addr constant [40 x i8] c"step %d has %d decode rows, expected %d\00", align 1
 
 define dso_local i32 @count_loop_iterations(i32 %0, i32 %1, ptr %2) {
 entry:
@@ -58220,11 +58221,11 @@ dead:                                             ; No predecessors!
 define internal i32 @"$Plan.make"(ptr %0, ptr %1, ptr %2, ptr %3, i1 zeroext %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
+  %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
   %code14 = alloca i32, align 4
   %code9 = alloca i32, align 4
-  %8 = alloca %4, align 8
   %code4 = alloca i32, align 4
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -58238,44 +58239,44 @@ entry:
   store ptr %1, ptr %source, align 8
   store ptr %2, ptr %backend, align 8
   store ptr %3, ptr %info, align 8
-  %9 = zext i1 %4 to i8
-  store i8 %9, ptr %shares_memory, align 1
+  %8 = zext i1 %4 to i8
+  store i8 %8, ptr %shares_memory, align 1
   store ptr %5, ptr %given, align 8
   store ptr %6, ptr %message, align 8
-  %10 = load ptr, ptr %self, align 8
-  %11 = call ptr @memset(ptr %10, i32 0, i64 1024)
-  %12 = load ptr, ptr %source, align 8
-  %13 = load ptr, ptr %self, align 8
-  %14 = getelementptr %29, ptr %13, i32 0, i32 0
-  store ptr %12, ptr %14, align 8
-  %15 = load ptr, ptr %backend, align 8
-  %16 = load ptr, ptr %self, align 8
-  %17 = getelementptr %29, ptr %16, i32 0, i32 1
-  store ptr %15, ptr %17, align 8
-  %18 = load i8, ptr %shares_memory, align 1
-  %19 = load ptr, ptr %self, align 8
-  %20 = getelementptr %29, ptr %19, i32 0, i32 6
-  store i8 %18, ptr %20, align 1
-  %21 = load ptr, ptr %self, align 8
-  %22 = getelementptr %29, ptr %21, i32 0, i32 22
-  store i8 1, ptr %22, align 1
-  %23 = load ptr, ptr %given, align 8
-  %24 = load ptr, ptr %source, align 8
-  %25 = getelementptr %9, ptr %24, i32 0, i32 3
-  %26 = load ptr, ptr %self, align 8
-  %27 = getelementptr %29, ptr %26, i32 0, i32 3
-  %28 = load ptr, ptr %message, align 8
-  %29 = call i32 @"$options.resolve"(ptr %23, ptr %25, ptr %27, ptr %28)
-  store i32 %29, ptr %code, align 4
-  %30 = load i32, ptr %code, align 4
-  %31 = icmp ne i32 %30, 0
-  %32 = zext i1 %31 to i8
-  %33 = trunc i8 %32 to i1
-  br i1 %33, label %then, label %else
+  %9 = load ptr, ptr %self, align 8
+  %10 = call ptr @memset(ptr %9, i32 0, i64 1024)
+  %11 = load ptr, ptr %source, align 8
+  %12 = load ptr, ptr %self, align 8
+  %13 = getelementptr %29, ptr %12, i32 0, i32 0
+  store ptr %11, ptr %13, align 8
+  %14 = load ptr, ptr %backend, align 8
+  %15 = load ptr, ptr %self, align 8
+  %16 = getelementptr %29, ptr %15, i32 0, i32 1
+  store ptr %14, ptr %16, align 8
+  %17 = load i8, ptr %shares_memory, align 1
+  %18 = load ptr, ptr %self, align 8
+  %19 = getelementptr %29, ptr %18, i32 0, i32 6
+  store i8 %17, ptr %19, align 1
+  %20 = load ptr, ptr %self, align 8
+  %21 = getelementptr %29, ptr %20, i32 0, i32 22
+  store i8 1, ptr %21, align 1
+  %22 = load ptr, ptr %given, align 8
+  %23 = load ptr, ptr %source, align 8
+  %24 = getelementptr %9, ptr %23, i32 0, i32 3
+  %25 = load ptr, ptr %self, align 8
+  %26 = getelementptr %29, ptr %25, i32 0, i32 3
+  %27 = load ptr, ptr %message, align 8
+  %28 = call i32 @"$options.resolve"(ptr %22, ptr %24, ptr %26, ptr %27)
+  store i32 %28, ptr %code, align 4
+  %29 = load i32, ptr %code, align 4
+  %30 = icmp ne i32 %29, 0
+  %31 = zext i1 %30 to i8
+  %32 = trunc i8 %31 to i1
+  br i1 %32, label %then, label %else
 
 then:                                             ; preds = %entry
-  %34 = load i32, ptr %code, align 4
-  ret i32 %34
+  %33 = load i32, ptr %code, align 4
+  ret i32 %33
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -58284,58 +58285,58 @@ else:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %else, %dead
-  %35 = load ptr, ptr %given, align 8
-  %36 = load ptr, ptr %self, align 8
-  %37 = getelementptr %29, ptr %36, i32 0, i32 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %37, ptr align 8 %35, i64 152, i1 false)
-  %38 = load ptr, ptr %info, align 8
-  %39 = getelementptr %8, ptr %38, i32 0, i32 1
-  %40 = load i32, ptr %39, align 4
-  %41 = load ptr, ptr %self, align 8
-  %42 = getelementptr %29, ptr %41, i32 0, i32 4
-  store i32 %40, ptr %42, align 4
-  %43 = load ptr, ptr %self, align 8
-  %44 = getelementptr %29, ptr %43, i32 0, i32 3
-  %45 = getelementptr %30, ptr %44, i32 0, i32 15
-  %46 = load i32, ptr %45, align 4
-  %47 = load ptr, ptr %self, align 8
-  %48 = getelementptr %29, ptr %47, i32 0, i32 5
-  store i32 %46, ptr %48, align 4
-  %49 = load ptr, ptr %self, align 8
-  %50 = getelementptr %29, ptr %49, i32 0, i32 5
-  %51 = load i32, ptr %50, align 4
-  %52 = icmp slt i32 %51, 0
-  %53 = zext i1 %52 to i8
-  %54 = trunc i8 %53 to i1
-  br i1 %54, label %then2, label %else3
+  %34 = load ptr, ptr %given, align 8
+  %35 = load ptr, ptr %self, align 8
+  %36 = getelementptr %29, ptr %35, i32 0, i32 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %36, ptr align 8 %34, i64 152, i1 false)
+  %37 = load ptr, ptr %info, align 8
+  %38 = getelementptr %8, ptr %37, i32 0, i32 1
+  %39 = load i32, ptr %38, align 4
+  %40 = load ptr, ptr %self, align 8
+  %41 = getelementptr %29, ptr %40, i32 0, i32 4
+  store i32 %39, ptr %41, align 4
+  %42 = load ptr, ptr %self, align 8
+  %43 = getelementptr %29, ptr %42, i32 0, i32 3
+  %44 = getelementptr %30, ptr %43, i32 0, i32 15
+  %45 = load i32, ptr %44, align 4
+  %46 = load ptr, ptr %self, align 8
+  %47 = getelementptr %29, ptr %46, i32 0, i32 5
+  store i32 %45, ptr %47, align 4
+  %48 = load ptr, ptr %self, align 8
+  %49 = getelementptr %29, ptr %48, i32 0, i32 5
+  %50 = load i32, ptr %49, align 4
+  %51 = icmp slt i32 %50, 0
+  %52 = zext i1 %51 to i8
+  %53 = trunc i8 %52 to i1
+  br i1 %53, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  %55 = load ptr, ptr %info, align 8
-  %56 = getelementptr %8, ptr %55, i32 0, i32 2
-  %57 = load i32, ptr %56, align 4
-  %58 = load ptr, ptr %self, align 8
-  %59 = getelementptr %29, ptr %58, i32 0, i32 5
-  store i32 %57, ptr %59, align 4
+  %54 = load ptr, ptr %info, align 8
+  %55 = getelementptr %8, ptr %54, i32 0, i32 2
+  %56 = load i32, ptr %55, align 4
+  %57 = load ptr, ptr %self, align 8
+  %58 = getelementptr %29, ptr %57, i32 0, i32 5
+  store i32 %56, ptr %58, align 4
   br label %merge1
 
 else3:                                            ; preds = %merge
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %60 = load ptr, ptr %self, align 8
-  %61 = load ptr, ptr %info, align 8
-  %62 = load ptr, ptr %message, align 8
-  %63 = call i32 @"$Plan.choose_course"(ptr %60, ptr %61, ptr %62)
-  store i32 %63, ptr %code4, align 4
-  %64 = load i32, ptr %code4, align 4
-  %65 = icmp ne i32 %64, 0
-  %66 = zext i1 %65 to i8
-  %67 = trunc i8 %66 to i1
-  br i1 %67, label %then6, label %else7
+  %59 = load ptr, ptr %self, align 8
+  %60 = load ptr, ptr %info, align 8
+  %61 = load ptr, ptr %message, align 8
+  %62 = call i32 @"$Plan.choose_course"(ptr %59, ptr %60, ptr %61)
+  store i32 %62, ptr %code4, align 4
+  %63 = load i32, ptr %code4, align 4
+  %64 = icmp ne i32 %63, 0
+  %65 = zext i1 %64 to i8
+  %66 = trunc i8 %65 to i1
+  br i1 %66, label %then6, label %else7
 
 then6:                                            ; preds = %merge1
-  %68 = load i32, ptr %code4, align 4
-  ret i32 %68
+  %67 = load i32, ptr %code4, align 4
+  ret i32 %67
 
 dead8:                                            ; No predecessors!
   br label %merge5
@@ -58344,23 +58345,20 @@ else7:                                            ; preds = %merge1
   br label %merge5
 
 merge5:                                           ; preds = %else7, %dead8
-  %69 = load ptr, ptr %self, align 8
-  %70 = load ptr, ptr %info, align 8
-  call void @"$Plan.choose_memory"(ptr %69, ptr %70)
-  %71 = load %4, ptr %8, align 1
-  %72 = load ptr, ptr %self, align 8
-  %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$Plan.measure_weights"(ptr %72, ptr %73)
-  store i32 %74, ptr %code9, align 4
-  %75 = load i32, ptr %code9, align 4
-  %76 = icmp ne i32 %75, 0
-  %77 = zext i1 %76 to i8
-  %78 = trunc i8 %77 to i1
-  br i1 %78, label %then11, label %else12
+  %68 = load ptr, ptr %self, align 8
+  %69 = load ptr, ptr %info, align 8
+  %70 = load ptr, ptr %message, align 8
+  %71 = call i32 @"$Plan.choose_memory"(ptr %68, ptr %69, ptr %70)
+  store i32 %71, ptr %code9, align 4
+  %72 = load i32, ptr %code9, align 4
+  %73 = icmp ne i32 %72, 0
+  %74 = zext i1 %73 to i8
+  %75 = trunc i8 %74 to i1
+  br i1 %75, label %then11, label %else12
 
 then11:                                           ; preds = %merge5
-  %79 = load i32, ptr %code9, align 4
-  ret i32 %79
+  %76 = load i32, ptr %code9, align 4
+  ret i32 %76
 
 dead13:                                           ; No predecessors!
   br label %merge10
@@ -58369,19 +58367,19 @@ else12:                                           ; preds = %merge5
   br label %merge10
 
 merge10:                                          ; preds = %else12, %dead13
-  %80 = load ptr, ptr %self, align 8
-  %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Plan.measure_page"(ptr %80, ptr %81)
-  store i32 %82, ptr %code14, align 4
-  %83 = load i32, ptr %code14, align 4
-  %84 = icmp ne i32 %83, 0
-  %85 = zext i1 %84 to i8
-  %86 = trunc i8 %85 to i1
-  br i1 %86, label %then16, label %else17
+  %77 = load ptr, ptr %self, align 8
+  %78 = load ptr, ptr %message, align 8
+  %79 = call i32 @"$Plan.measure_weights"(ptr %77, ptr %78)
+  store i32 %79, ptr %code14, align 4
+  %80 = load i32, ptr %code14, align 4
+  %81 = icmp ne i32 %80, 0
+  %82 = zext i1 %81 to i8
+  %83 = trunc i8 %82 to i1
+  br i1 %83, label %then16, label %else17
 
 then16:                                           ; preds = %merge10
-  %87 = load i32, ptr %code14, align 4
-  ret i32 %87
+  %84 = load i32, ptr %code14, align 4
+  ret i32 %84
 
 dead18:                                           ; No predecessors!
   br label %merge15
@@ -58390,19 +58388,19 @@ else17:                                           ; preds = %merge10
   br label %merge15
 
 merge15:                                          ; preds = %else17, %dead18
-  %88 = load ptr, ptr %self, align 8
-  %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Plan.choose_sizes"(ptr %88, ptr %89)
-  store i32 %90, ptr %code19, align 4
-  %91 = load i32, ptr %code19, align 4
-  %92 = icmp ne i32 %91, 0
-  %93 = zext i1 %92 to i8
-  %94 = trunc i8 %93 to i1
-  br i1 %94, label %then21, label %else22
+  %85 = load ptr, ptr %self, align 8
+  %86 = load ptr, ptr %message, align 8
+  %87 = call i32 @"$Plan.measure_page"(ptr %85, ptr %86)
+  store i32 %87, ptr %code19, align 4
+  %88 = load i32, ptr %code19, align 4
+  %89 = icmp ne i32 %88, 0
+  %90 = zext i1 %89 to i8
+  %91 = trunc i8 %90 to i1
+  br i1 %91, label %then21, label %else22
 
 then21:                                           ; preds = %merge15
-  %95 = load i32, ptr %code19, align 4
-  ret i32 %95
+  %92 = load i32, ptr %code19, align 4
+  ret i32 %92
 
 dead23:                                           ; No predecessors!
   br label %merge20
@@ -58411,19 +58409,19 @@ else22:                                           ; preds = %merge15
   br label %merge20
 
 merge20:                                          ; preds = %else22, %dead23
-  %96 = load ptr, ptr %self, align 8
-  %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Plan.check_page_tables"(ptr %96, ptr %97)
-  store i32 %98, ptr %code24, align 4
-  %99 = load i32, ptr %code24, align 4
-  %100 = icmp ne i32 %99, 0
-  %101 = zext i1 %100 to i8
-  %102 = trunc i8 %101 to i1
-  br i1 %102, label %then26, label %else27
+  %93 = load ptr, ptr %self, align 8
+  %94 = load ptr, ptr %message, align 8
+  %95 = call i32 @"$Plan.choose_sizes"(ptr %93, ptr %94)
+  store i32 %95, ptr %code24, align 4
+  %96 = load i32, ptr %code24, align 4
+  %97 = icmp ne i32 %96, 0
+  %98 = zext i1 %97 to i8
+  %99 = trunc i8 %98 to i1
+  br i1 %99, label %then26, label %else27
 
 then26:                                           ; preds = %merge20
-  %103 = load i32, ptr %code24, align 4
-  ret i32 %103
+  %100 = load i32, ptr %code24, align 4
+  ret i32 %100
 
 dead28:                                           ; No predecessors!
   br label %merge25
@@ -58432,12 +58430,33 @@ else27:                                           ; preds = %merge20
   br label %merge25
 
 merge25:                                          ; preds = %else27, %dead28
-  %104 = load ptr, ptr %self, align 8
-  call void @"$Plan.choose_pages"(ptr %104)
-  %105 = load %4, ptr %7, align 1
+  %101 = load ptr, ptr %self, align 8
+  %102 = load ptr, ptr %message, align 8
+  %103 = call i32 @"$Plan.check_page_tables"(ptr %101, ptr %102)
+  store i32 %103, ptr %code29, align 4
+  %104 = load i32, ptr %code29, align 4
+  %105 = icmp ne i32 %104, 0
+  %106 = zext i1 %105 to i8
+  %107 = trunc i8 %106 to i1
+  br i1 %107, label %then31, label %else32
+
+then31:                                           ; preds = %merge25
+  %108 = load i32, ptr %code29, align 4
+  ret i32 %108
+
+dead33:                                           ; No predecessors!
+  br label %merge30
+
+else32:                                           ; preds = %merge25
+  br label %merge30
+
+merge30:                                          ; preds = %else32, %dead33
+  %109 = load ptr, ptr %self, align 8
+  call void @"$Plan.choose_pages"(ptr %109)
+  %110 = load %4, ptr %7, align 1
   ret i32 0
 
-dead29:                                           ; No predecessors!
+dead34:                                           ; No predecessors!
   ret i32 undef
 }
 
@@ -58929,70 +58948,134 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Plan.choose_memory"(ptr %0, ptr %1) {
+define internal i32 @"$Plan.choose_memory"(ptr %0, ptr %1, ptr %2) {
 entry:
   %hundredths = alloca i32, align 4
+  %3 = alloca %4, align 8
+  %target = alloca ptr, align 8
+  %message = alloca ptr, align 8
   %info = alloca ptr, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %info, align 8
-  %2 = load ptr, ptr %self, align 8
-  %3 = getelementptr %29, ptr %2, i32 0, i32 3
-  %4 = getelementptr %30, ptr %3, i32 0, i32 17
-  %5 = load i64, ptr %4, align 8
-  %6 = load ptr, ptr %self, align 8
-  %7 = getelementptr %29, ptr %6, i32 0, i32 11
-  store i64 %5, ptr %7, align 8
+  store ptr %2, ptr %message, align 8
+  %4 = load ptr, ptr %self, align 8
+  %5 = getelementptr %29, ptr %4, i32 0, i32 3
+  %6 = getelementptr %30, ptr %5, i32 0, i32 17
+  %7 = load i64, ptr %6, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %29, ptr %8, i32 0, i32 11
-  %10 = load i64, ptr %9, align 8
-  %11 = icmp eq i64 %10, 0
-  %12 = zext i1 %11 to i8
-  %13 = trunc i8 %12 to i1
-  br i1 %13, label %then, label %else
+  store i64 %7, ptr %9, align 8
+  %10 = load ptr, ptr %self, align 8
+  %11 = getelementptr %29, ptr %10, i32 0, i32 11
+  %12 = load i64, ptr %11, align 8
+  %13 = load ptr, ptr %info, align 8
+  %14 = getelementptr %8, ptr %13, i32 0, i32 5
+  %15 = load i64, ptr %14, align 8
+  %16 = icmp sgt i64 %12, %15
+  %17 = zext i1 %16 to i8
+  %18 = trunc i8 %17 to i1
+  br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  %14 = load ptr, ptr %self, align 8
-  %15 = getelementptr %29, ptr %14, i32 0, i32 3
-  %16 = getelementptr %30, ptr %15, i32 0, i32 25
-  %17 = load i32, ptr %16, align 4
-  store i32 %17, ptr %hundredths, align 4
-  %18 = load i32, ptr %hundredths, align 4
-  %19 = icmp eq i32 %18, 0
-  %20 = zext i1 %19 to i8
-  %21 = trunc i8 %20 to i1
-  br i1 %21, label %then2, label %else3
+  %19 = load ptr, ptr %message, align 8
+  store ptr %19, ptr %target, align 8
+  %20 = load ptr, ptr %target, align 8
+  %21 = icmp ne ptr %20, null
+  %22 = zext i1 %21 to i8
+  %23 = trunc i8 %22 to i1
+  br i1 %23, label %then2, label %else3
 
 then2:                                            ; preds = %then
-  %22 = load ptr, ptr %self, align 8
-  %23 = getelementptr %29, ptr %22, i32 0, i32 6
-  %24 = load i8, ptr %23, align 1
-  %25 = trunc i8 %24 to i1
-  %26 = select i1 %25, i32 90, i32 97
-  store i32 %26, ptr %hundredths, align 4
+  %24 = load ptr, ptr %target, align 8
+  %25 = getelementptr %5, ptr %24, i32 0, i32 0
+  %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
+  %27 = getelementptr i8, ptr %26, i64 0
+  %28 = load ptr, ptr %self, align 8
+  %29 = getelementptr %29, ptr %28, i32 0, i32 11
+  %30 = load i64, ptr %29, align 8
+  %31 = load ptr, ptr %info, align 8
+  %32 = getelementptr %8, ptr %31, i32 0, i32 10
+  %33 = getelementptr [128 x i8], ptr %32, i32 0, i32 0
+  %34 = getelementptr i8, ptr %33, i64 0
+  %35 = load ptr, ptr %info, align 8
+  %36 = getelementptr %8, ptr %35, i32 0, i32 5
+  %37 = load i64, ptr %36, align 8
+  %38 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.562", i64 %30, ptr %34, i64 %37)
+  %39 = load ptr, ptr %target, align 8
+  %40 = getelementptr %5, ptr %39, i32 0, i32 0
+  %41 = getelementptr [1024 x i8], ptr %40, i32 0, i32 0
+  %42 = getelementptr i8, ptr %41, i64 0
+  call void @"$printable.clean"(ptr %42, i64 1024)
+  %43 = load %4, ptr %3, align 1
   br label %merge1
 
 else3:                                            ; preds = %then
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
-  %27 = load ptr, ptr %info, align 8
-  %28 = getelementptr %8, ptr %27, i32 0, i32 5
-  %29 = load i64, ptr %28, align 8
-  %30 = sdiv i64 %29, 100
-  %31 = load i32, ptr %hundredths, align 4
-  %32 = sext i32 %31 to i64
-  %33 = mul i64 %30, %32
-  %34 = load ptr, ptr %self, align 8
-  %35 = getelementptr %29, ptr %34, i32 0, i32 11
-  store i64 %33, ptr %35, align 8
+  ret i32 3
+
+dead:                                             ; No predecessors!
   br label %merge
 
 else:                                             ; preds = %entry
   br label %merge
 
-merge:                                            ; preds = %else, %merge1
-  ret void
+merge:                                            ; preds = %else, %dead
+  %44 = load ptr, ptr %self, align 8
+  %45 = getelementptr %29, ptr %44, i32 0, i32 11
+  %46 = load i64, ptr %45, align 8
+  %47 = icmp eq i64 %46, 0
+  %48 = zext i1 %47 to i8
+  %49 = trunc i8 %48 to i1
+  br i1 %49, label %then5, label %else6
+
+then5:                                            ; preds = %merge
+  %50 = load ptr, ptr %self, align 8
+  %51 = getelementptr %29, ptr %50, i32 0, i32 3
+  %52 = getelementptr %30, ptr %51, i32 0, i32 25
+  %53 = load i32, ptr %52, align 4
+  store i32 %53, ptr %hundredths, align 4
+  %54 = load i32, ptr %hundredths, align 4
+  %55 = icmp eq i32 %54, 0
+  %56 = zext i1 %55 to i8
+  %57 = trunc i8 %56 to i1
+  br i1 %57, label %then8, label %else9
+
+then8:                                            ; preds = %then5
+  %58 = load ptr, ptr %self, align 8
+  %59 = getelementptr %29, ptr %58, i32 0, i32 6
+  %60 = load i8, ptr %59, align 1
+  %61 = trunc i8 %60 to i1
+  %62 = select i1 %61, i32 90, i32 97
+  store i32 %62, ptr %hundredths, align 4
+  br label %merge7
+
+else9:                                            ; preds = %then5
+  br label %merge7
+
+merge7:                                           ; preds = %else9, %then8
+  %63 = load ptr, ptr %info, align 8
+  %64 = getelementptr %8, ptr %63, i32 0, i32 5
+  %65 = load i64, ptr %64, align 8
+  %66 = sdiv i64 %65, 100
+  %67 = load i32, ptr %hundredths, align 4
+  %68 = sext i32 %67 to i64
+  %69 = mul i64 %66, %68
+  %70 = load ptr, ptr %self, align 8
+  %71 = getelementptr %29, ptr %70, i32 0, i32 11
+  store i64 %69, ptr %71, align 8
+  br label %merge4
+
+else6:                                            ; preds = %merge
+  br label %merge4
+
+merge4:                                           ; preds = %else6, %merge7
+  ret i32 0
+
+dead10:                                           ; No predecessors!
+  ret i32 undef
 }
 
 define internal i32 @"$Plan.measure_weights"(ptr %0, ptr %1) {
@@ -59185,7 +59268,7 @@ merge14:                                          ; preds = %else16, %dead17
   %50 = call i32 @"$ModelConfig.shared_width"(ptr %49)
   %51 = load i32, ptr %world_size, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_split"(ptr @"$string.563", i32 %50, i32 %51, ptr %52)
+  %53 = call i32 @"$check_split"(ptr @"$string.564", i32 %50, i32 %51, ptr %52)
   store i32 %53, ptr %code18, align 4
   %54 = load i32, ptr %code18, align 4
   %55 = icmp ne i32 %54, 0
@@ -59216,7 +59299,7 @@ then24:                                           ; preds = %merge19
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %world_size, align 4
   %67 = load ptr, ptr %message, align 8
-  %68 = call i32 @"$check_split"(ptr @"$string.564", i32 %65, i32 %66, ptr %67)
+  %68 = call i32 @"$check_split"(ptr @"$string.565", i32 %65, i32 %66, ptr %67)
   ret i32 %68
 
 dead26:                                           ; No predecessors!
@@ -59231,7 +59314,7 @@ merge23:                                          ; preds = %else25, %dead26
   %71 = load i32, ptr %70, align 4
   %72 = load i32, ptr %world_size, align 4
   %73 = load ptr, ptr %message, align 8
-  %74 = call i32 @"$check_split"(ptr @"$string.565", i32 %71, i32 %72, ptr %73)
+  %74 = call i32 @"$check_split"(ptr @"$string.566", i32 %71, i32 %72, ptr %73)
   ret i32 %74
 
 dead27:                                           ; No predecessors!
@@ -59275,7 +59358,7 @@ then2:                                            ; preds = %then
   %20 = load i32, ptr %world_size, align 4
   %21 = load ptr, ptr %name, align 8
   %22 = load i32, ptr %value, align 4
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.562", i32 %20, ptr %21, i32 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.563", i32 %20, ptr %21, i32 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -59412,7 +59495,7 @@ then2:                                            ; preds = %then
   %61 = load ptr, ptr %60, align 8
   %62 = getelementptr %11, ptr %61, i32 0, i32 2
   %63 = load i32, ptr %62, align 4
-  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.566", i32 %63)
+  %64 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.567", i32 %63)
   %65 = load ptr, ptr %target, align 8
   %66 = getelementptr %5, ptr %65, i32 0, i32 0
   %67 = getelementptr [1024 x i8], ptr %66, i32 0, i32 0
@@ -60061,7 +60144,7 @@ then2:                                            ; preds = %then
   %36 = load ptr, ptr %matrix, align 8
   %37 = getelementptr %62, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %37, align 4
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.567", i32 %29, i32 %32, i32 %35, i32 %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.568", i32 %29, i32 %32, i32 %35, i32 %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -61111,7 +61194,7 @@ then2:                                            ; preds = %then
   %39 = load i32, ptr %38, align 4
   %40 = getelementptr %65, ptr %cache, i32 0, i32 5
   %41 = load i32, ptr %40, align 4
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.568", ptr %35, i32 %37, i32 %39, i32 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %31, i64 1024, ptr @"$string.569", ptr %35, i32 %37, i32 %39, i32 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -61323,7 +61406,7 @@ then13:                                           ; preds = %merge4
   %63 = sext i32 %62 to i64
   %64 = call i64 @"$pages_of"(i64 %59, i64 %63)
   %65 = load ptr, ptr %message, align 8
-  %66 = call i32 @"$anon (./terra/plan/sizes.t:37).572"(ptr %52, i64 %58, i64 %64, ptr %65)
+  %66 = call i32 @"$anon (./terra/plan/sizes.t:37).573"(ptr %52, i64 %58, i64 %64, ptr %65)
   ret i32 %66
 
 dead15:                                           ; No predecessors!
@@ -61957,7 +62040,7 @@ then2:                                            ; preds = %then
   %110 = load ptr, ptr %o, align 8
   %111 = getelementptr %30, ptr %110, i32 0, i32 6
   %112 = load i32, ptr %111, align 4
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.569", i32 %109, i32 %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.570", i32 %109, i32 %112)
   %114 = load ptr, ptr %target, align 8
   %115 = getelementptr %5, ptr %114, i32 0, i32 0
   %116 = getelementptr [1024 x i8], ptr %115, i32 0, i32 0
@@ -62316,7 +62399,7 @@ entry:
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %178, ptr %12, i32 0, i32 16
   %14 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %11, ptr %13, ptr %14)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %11, ptr %13, ptr %14)
   %15 = load %4, ptr %5, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %63, ptr %16, i32 0, i32 1
@@ -62331,7 +62414,7 @@ entry:
   %25 = load ptr, ptr %base, align 8
   %26 = load ptr, ptr %shape, align 8
   %27 = getelementptr %178, ptr %26, i32 0, i32 16
-  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %27)
+  %28 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %27)
   %29 = call i64 @"$aligned"(i64 %28)
   %30 = getelementptr i8, ptr %25, i64 %29
   call void @"$anon (./terra/scheduling/batch.t:115)"(ptr %24, ptr %outputs, ptr %30)
@@ -63258,7 +63341,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %outputs, ptr align 4 %2, i64 28, i1 false)
   %4 = load ptr, ptr %self, align 8
   %5 = getelementptr %178, ptr %4, i32 0, i32 16
-  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %5)
+  %6 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %5)
   %7 = call i64 @"$aligned"(i64 %6)
   %8 = load i64, ptr %num_outputs, align 8
   %9 = call i64 @"$output_bytes"(ptr %outputs)
@@ -63295,7 +63378,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %0) {
+define internal i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %0) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$shape" = alloca ptr, align 8
@@ -63617,7 +63700,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %0, ptr %1, ptr %2) {
+define internal void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %0, ptr %1, ptr %2) {
 entry:
   %"$offset" = alloca i64, align 8
   %"$data" = alloca ptr, align 8
@@ -64115,7 +64198,7 @@ entry:
   %7 = load ptr, ptr %full, align 8
   %8 = getelementptr %48, ptr %7, i32 0, i32 0
   %9 = load ptr, ptr %8, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %6, ptr %narrow, ptr %9)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %6, ptr %narrow, ptr %9)
   %10 = load %4, ptr %3, align 1
   %11 = load ptr, ptr %full, align 8
   %12 = getelementptr %48, ptr %11, i32 0, i32 23
@@ -64696,7 +64779,7 @@ dead6:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal i32 @"$anon (./terra/plan/sizes.t:37).572"(ptr %0, i64 %1, i64 %2, ptr %3) {
+define internal i32 @"$anon (./terra/plan/sizes.t:37).573"(ptr %0, i64 %1, i64 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %middle = alloca i64, align 8
@@ -64893,7 +64976,7 @@ then2:                                            ; preds = %then
   %32 = load ptr, ptr %o, align 8
   %33 = getelementptr %30, ptr %32, i32 0, i32 7
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.573", i32 %28, i32 %31, i32 %34, i64 2147483647)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.574", i32 %28, i32 %31, i32 %34, i64 2147483647)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -65061,7 +65144,7 @@ and.lhs.true9:                                    ; preds = %merge3
 
 then10:                                           ; preds = %else8
   %84 = load ptr, ptr %self, align 8
-  call void @"$Plan.refuse"(ptr %84, ptr @"$string.575")
+  call void @"$Plan.refuse"(ptr %84, ptr @"$string.576")
   %85 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -65138,7 +65221,7 @@ entry:
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %29, ptr %14, i32 0, i32 12
   %16 = load i32, ptr %15, align 4
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.574", i64 %7, i32 %10, i32 %13, i32 %16)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %6, i64 512, ptr @"$string.575", i64 %7, i32 %10, i32 %13, i32 %16)
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
@@ -65232,7 +65315,7 @@ entry:
   %55 = sub i64 %51, %54
   %56 = getelementptr [128 x i8], ptr %suggestion, i32 0, i32 0
   %57 = getelementptr i8, ptr %56, i64 0
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.580", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %20, i64 512, ptr @"$string.581", i64 %26, i64 %32, i64 %33, i64 %39, i32 %43, i32 %46, i64 %47, i64 %50, i64 %55, ptr %57)
   %59 = load ptr, ptr %self, align 8
   %60 = getelementptr [512 x i8], ptr %reason, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
@@ -65268,7 +65351,7 @@ entry:
 then:                                             ; preds = %entry
   %13 = load ptr, ptr %target, align 8
   %14 = load i64, ptr %capacity, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.576")
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %13, i64 %14, ptr @"$string.577")
   br label %merge
 
 else:                                             ; preds = %entry
@@ -65288,7 +65371,7 @@ then1:                                            ; preds = %else
   %26 = load i32, ptr %page_size, align 4
   %27 = sext i32 %26 to i64
   %28 = mul i64 %25, %27
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.577", i64 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 %24, ptr @"$string.578", i64 %28)
   br label %merge
 
 else2:                                            ; preds = %else
@@ -65306,7 +65389,7 @@ then3:                                            ; preds = %else2
   %38 = load ptr, ptr %target, align 8
   %39 = load i64, ptr %capacity, align 8
   %40 = load i64, ptr %room, align 8
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.578", i64 %40)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 %39, ptr @"$string.579", i64 %40)
   br label %merge
 
 else4:                                            ; preds = %else2
@@ -65317,7 +65400,7 @@ else4:                                            ; preds = %else2
   %46 = load i32, ptr %page_size, align 4
   %47 = sext i32 %46 to i64
   %48 = mul i64 %45, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.579", i64 %44, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 %43, ptr @"$string.580", i64 %44, i64 %48)
   br label %merge
 
 merge:                                            ; preds = %else4, %then3, %then1, %then
@@ -65545,7 +65628,7 @@ entry:
   %12 = load i64, ptr %length, align 8
   %13 = sub i64 512, %12
   %14 = load ptr, ptr %reason, align 8
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.581", ptr %14)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %11, i64 %13, ptr @"$string.582", ptr %14)
   ret void
 }
 
@@ -65595,15 +65678,15 @@ entry:
   %34 = getelementptr %30, ptr %33, i32 0, i32 1
   %35 = load i32, ptr %34, align 4
   %36 = sext i32 %35 to i64
-  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.585", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %31, ptr @"$string.586", i64 %36)
   %37 = load %4, ptr %17, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = load ptr, ptr %made, align 8
   %40 = getelementptr %29, ptr %39, i32 0, i32 3
   %41 = getelementptr %30, ptr %40, i32 0, i32 9
   %42 = load i32, ptr %41, align 4
-  %43 = call ptr @"$anon (./terra/base/codes.t:4).587"(i32 %42)
-  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.586", ptr %43)
+  %43 = call ptr @"$anon (./terra/base/codes.t:4).588"(i32 %42)
+  call void @"$JsonWriter.string_field"(ptr %38, ptr @"$string.587", ptr %43)
   %44 = load %4, ptr %16, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -65615,14 +65698,14 @@ entry:
   %51 = getelementptr %30, ptr %50, i32 0, i32 11
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.600", i64 %53)
+  call void @"$JsonWriter.integer_field"(ptr %48, ptr @"$string.601", i64 %53)
   %54 = load %4, ptr %14, align 1
   %55 = load ptr, ptr %out, align 8
   %56 = load ptr, ptr %made, align 8
   %57 = getelementptr %29, ptr %56, i32 0, i32 9
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.601", i64 %59)
+  call void @"$JsonWriter.integer_field"(ptr %55, ptr @"$string.602", i64 %59)
   %60 = load %4, ptr %13, align 1
   %61 = load ptr, ptr %out, align 8
   %62 = load ptr, ptr %made, align 8
@@ -65632,28 +65715,28 @@ entry:
   %65 = load ptr, ptr %made, align 8
   %66 = getelementptr %29, ptr %65, i32 0, i32 11
   %67 = load i64, ptr %66, align 8
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.610", i64 %67)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.611", i64 %67)
   %68 = load %4, ptr %11, align 1
   %69 = load ptr, ptr %out, align 8
   %70 = load ptr, ptr %made, align 8
   %71 = getelementptr %29, ptr %70, i32 0, i32 22
   %72 = load i8, ptr %71, align 1
   %73 = icmp ne i8 %72, 0
-  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.611", i1 zeroext %73)
+  call void @"$JsonWriter.boolean_field"(ptr %69, ptr @"$string.612", i1 zeroext %73)
   %74 = load %4, ptr %10, align 1
   %75 = load ptr, ptr %out, align 8
   %76 = load ptr, ptr %made, align 8
   %77 = getelementptr %29, ptr %76, i32 0, i32 23
   %78 = getelementptr [512 x i8], ptr %77, i32 0, i32 0
   %79 = getelementptr i8, ptr %78, i64 0
-  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.612", ptr %79)
+  call void @"$JsonWriter.string_field"(ptr %75, ptr @"$string.613", ptr %79)
   %80 = load %4, ptr %9, align 1
   %81 = load ptr, ptr %out, align 8
   %82 = load ptr, ptr %made, align 8
   call void @"$write_buffers"(ptr %81, ptr %82)
   %83 = load %4, ptr %8, align 1
   %84 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.636")
+  call void @"$JsonWriter.key"(ptr %84, ptr @"$string.637")
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_array"(ptr %86)
@@ -65735,7 +65818,7 @@ entry:
   %31 = getelementptr %9, ptr %30, i32 0, i32 11
   %32 = load i64, ptr %31, align 8
   %33 = add i64 %29, %32
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.582", i64 %33)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.583", i64 %33)
   %34 = load %4, ptr %5, align 1
   %35 = load ptr, ptr %out, align 8
   %36 = load ptr, ptr %source, align 8
@@ -65751,19 +65834,19 @@ entry:
   %45 = getelementptr %9, ptr %44, i32 0, i32 13
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %43, %46
-  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.583", i64 %47)
+  call void @"$JsonWriter.integer_field"(ptr %40, ptr @"$string.584", i64 %47)
   %48 = load %4, ptr %3, align 1
   %49 = load ptr, ptr %out, align 8
   %50 = load ptr, ptr %source, align 8
   %51 = getelementptr %9, ptr %50, i32 0, i32 8
   %52 = load i8, ptr %51, align 1
   %53 = icmp ne i8 %52, 0
-  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.584", i1 zeroext %53)
+  call void @"$JsonWriter.boolean_field"(ptr %49, ptr @"$string.585", i1 zeroext %53)
   %54 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).587"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).588"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65774,7 +65857,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.588"
+  ret ptr @"$string.589"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65790,7 +65873,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.589"
+  ret ptr @"$string.590"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65822,18 +65905,18 @@ entry:
   %10 = getelementptr %30, ptr %9, i32 0, i32 6
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.590", i64 %12)
+  call void @"$JsonWriter.integer_field"(ptr %7, ptr @"$string.591", i64 %12)
   %13 = load %4, ptr %6, align 1
   %14 = load ptr, ptr %out, align 8
   %15 = load ptr, ptr %made, align 8
   %16 = call i32 @"$Plan.max_seq_from"(ptr %15)
-  %17 = call ptr @"$anon (./terra/base/codes.t:4).592"(i32 %16)
-  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.591", ptr %17)
+  %17 = call ptr @"$anon (./terra/base/codes.t:4).593"(i32 %16)
+  call void @"$JsonWriter.string_field"(ptr %14, ptr @"$string.592", ptr %17)
   %18 = load %4, ptr %5, align 1
   %19 = load ptr, ptr %out, align 8
   %20 = load ptr, ptr %made, align 8
   %21 = call i64 @"$Plan.positions"(ptr %20)
-  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.597", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %19, ptr @"$string.598", i64 %21)
   %22 = load %4, ptr %4, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
@@ -65841,18 +65924,18 @@ entry:
   %26 = getelementptr %30, ptr %25, i32 0, i32 5
   %27 = load i32, ptr %26, align 4
   %28 = sext i32 %27 to i64
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.598", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.599", i64 %28)
   %29 = load %4, ptr %3, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = load ptr, ptr %made, align 8
   %32 = call i32 @"$Plan.max_batch_from"(ptr %31)
-  %33 = call ptr @"$anon (./terra/base/codes.t:4).592"(i32 %32)
-  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.599", ptr %33)
+  %33 = call ptr @"$anon (./terra/base/codes.t:4).593"(i32 %32)
+  call void @"$JsonWriter.string_field"(ptr %30, ptr @"$string.600", ptr %33)
   %34 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal ptr @"$anon (./terra/base/codes.t:4).592"(i32 %0) {
+define internal ptr @"$anon (./terra/base/codes.t:4).593"(i32 %0) {
 entry:
   %code = alloca i32, align 4
   store i32 %0, ptr %code, align 4
@@ -65863,7 +65946,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  ret ptr @"$string.593"
+  ret ptr @"$string.594"
 
 dead:                                             ; No predecessors!
   br label %merge
@@ -65879,7 +65962,7 @@ merge:                                            ; preds = %else, %dead
   br i1 %8, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  ret ptr @"$string.594"
+  ret ptr @"$string.595"
 
 dead4:                                            ; No predecessors!
   br label %merge1
@@ -65911,7 +65994,7 @@ merge5:                                           ; preds = %else7, %dead8
   br i1 %16, label %then10, label %else11
 
 then10:                                           ; preds = %merge5
-  ret ptr @"$string.595"
+  ret ptr @"$string.596"
 
 dead12:                                           ; No predecessors!
   br label %merge9
@@ -65927,7 +66010,7 @@ merge9:                                           ; preds = %else11, %dead12
   br i1 %20, label %then14, label %else15
 
 then14:                                           ; preds = %merge9
-  ret ptr @"$string.596"
+  ret ptr @"$string.597"
 
 dead16:                                           ; No predecessors!
   br label %merge13
@@ -66091,7 +66174,7 @@ entry:
   %12 = getelementptr %29, ptr %11, i32 0, i32 5
   %13 = load i32, ptr %12, align 4
   %14 = call ptr @"$kv_dtype_name"(i32 %13)
-  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.602", ptr %14)
+  call void @"$JsonWriter.string_field"(ptr %10, ptr @"$string.603", ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %out, align 8
   %17 = load ptr, ptr %made, align 8
@@ -66099,12 +66182,12 @@ entry:
   %19 = getelementptr %29, ptr %18, i32 0, i32 5
   %20 = load i32, ptr %19, align 4
   %21 = call i64 @"$Plan.kv_bytes_per_token"(ptr %17, i32 %20)
-  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.604", i64 %21)
+  call void @"$JsonWriter.integer_field"(ptr %16, ptr @"$string.605", i64 %21)
   %22 = load %4, ptr %8, align 1
   %23 = load ptr, ptr %out, align 8
   %24 = load ptr, ptr %made, align 8
   %25 = call i64 @"$Plan.kv_bytes_per_token"(ptr %24, i32 1)
-  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.605", i64 %25)
+  call void @"$JsonWriter.integer_field"(ptr %23, ptr @"$string.606", i64 %25)
   %26 = load %4, ptr %7, align 1
   %27 = load ptr, ptr %out, align 8
   %28 = load ptr, ptr %made, align 8
@@ -66112,20 +66195,20 @@ entry:
   %30 = getelementptr %30, ptr %29, i32 0, i32 7
   %31 = load i32, ptr %30, align 4
   %32 = sext i32 %31 to i64
-  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.606", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %27, ptr @"$string.607", i64 %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = load ptr, ptr %made, align 8
   %36 = getelementptr %29, ptr %35, i32 0, i32 15
   %37 = load i64, ptr %36, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.607", i64 %37)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.608", i64 %37)
   %38 = load %4, ptr %5, align 1
   %39 = load ptr, ptr %out, align 8
   %40 = load ptr, ptr %made, align 8
   %41 = getelementptr %29, ptr %40, i32 0, i32 14
   %42 = load i32, ptr %41, align 4
   %43 = sext i32 %42 to i64
-  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.595", i64 %43)
+  call void @"$JsonWriter.integer_field"(ptr %39, ptr @"$string.596", i64 %43)
   %44 = load %4, ptr %4, align 1
   %45 = load ptr, ptr %out, align 8
   %46 = load ptr, ptr %made, align 8
@@ -66138,13 +66221,13 @@ entry:
   %53 = load i32, ptr %52, align 4
   %54 = sext i32 %53 to i64
   %55 = mul i64 %49, %54
-  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.608", i64 %55)
+  call void @"$JsonWriter.integer_field"(ptr %45, ptr @"$string.609", i64 %55)
   %56 = load %4, ptr %3, align 1
   %57 = load ptr, ptr %out, align 8
   %58 = load ptr, ptr %made, align 8
   %59 = call i32 @"$Plan.concurrent_requests"(ptr %58)
   %60 = sext i32 %59 to i64
-  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.609", i64 %60)
+  call void @"$JsonWriter.integer_field"(ptr %57, ptr @"$string.610", i64 %60)
   %61 = load %4, ptr %2, align 1
   ret void
 }
@@ -66186,7 +66269,7 @@ else2:                                            ; preds = %else
   br i1 %12, label %then4, label %else5
 
 then4:                                            ; preds = %else2
-  ret ptr @"$string.603"
+  ret ptr @"$string.604"
 
 dead6:                                            ; No predecessors!
   br label %merge
@@ -66319,7 +66402,7 @@ entry:
   call void @"$Plan.buffer_shape"(ptr noalias sret(%178) %28, ptr %29)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %shape, ptr align 8 %28, i64 160, i1 false)
   %30 = load ptr, ptr %out, align 8
-  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.613")
+  call void @"$JsonWriter.key"(ptr %30, ptr @"$string.614")
   %31 = load %4, ptr %27, align 1
   %32 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.begin_object"(ptr %32)
@@ -66333,7 +66416,7 @@ entry:
   %40 = getelementptr %178, ptr %shape, i32 0, i32 2
   %41 = load i64, ptr %40, align 8
   %42 = mul i64 %39, %41
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.614", i64 %42)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.615", i64 %42)
   %43 = load %4, ptr %25, align 1
   %44 = load ptr, ptr %out, align 8
   %45 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66344,7 +66427,7 @@ entry:
   %50 = getelementptr %178, ptr %shape, i32 0, i32 2
   %51 = load i64, ptr %50, align 8
   %52 = mul i64 %49, %51
-  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.615", i64 %52)
+  call void @"$JsonWriter.integer_field"(ptr %44, ptr @"$string.616", i64 %52)
   %53 = load %4, ptr %24, align 1
   %54 = load ptr, ptr %out, align 8
   %55 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66355,7 +66438,7 @@ entry:
   %60 = getelementptr %178, ptr %shape, i32 0, i32 2
   %61 = load i64, ptr %60, align 8
   %62 = mul i64 %59, %61
-  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.616", i64 %62)
+  call void @"$JsonWriter.integer_field"(ptr %54, ptr @"$string.617", i64 %62)
   %63 = load %4, ptr %23, align 1
   %64 = load ptr, ptr %out, align 8
   %65 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66379,13 +66462,13 @@ entry:
   %83 = trunc i8 %75 to i1
   %84 = select i1 %83, i64 %77, i64 %82
   %85 = mul i64 %66, %84
-  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.617", i64 %85)
+  call void @"$JsonWriter.integer_field"(ptr %64, ptr @"$string.618", i64 %85)
   %86 = load %4, ptr %22, align 1
   %87 = load ptr, ptr %out, align 8
   %88 = getelementptr %178, ptr %shape, i32 0, i32 1
   %89 = load i64, ptr %88, align 8
   %90 = mul i64 %89, 4
-  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.618", i64 %90)
+  call void @"$JsonWriter.integer_field"(ptr %87, ptr @"$string.619", i64 %90)
   %91 = load %4, ptr %21, align 1
   %92 = load ptr, ptr %out, align 8
   %93 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66403,7 +66486,7 @@ entry:
   %105 = getelementptr %178, ptr %shape, i32 0, i32 2
   %106 = load i64, ptr %105, align 8
   %107 = mul i64 %104, %106
-  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.619", i64 %107)
+  call void @"$JsonWriter.integer_field"(ptr %92, ptr @"$string.620", i64 %107)
   %108 = load %4, ptr %20, align 1
   %109 = load ptr, ptr %out, align 8
   %110 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66417,7 +66500,7 @@ entry:
   %118 = getelementptr %178, ptr %shape, i32 0, i32 2
   %119 = load i64, ptr %118, align 8
   %120 = mul i64 %117, %119
-  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.620", i64 %120)
+  call void @"$JsonWriter.integer_field"(ptr %109, ptr @"$string.621", i64 %120)
   %121 = load %4, ptr %19, align 1
   %122 = load ptr, ptr %out, align 8
   %123 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66431,7 +66514,7 @@ entry:
   %131 = getelementptr %178, ptr %shape, i32 0, i32 2
   %132 = load i64, ptr %131, align 8
   %133 = mul i64 %130, %132
-  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.621", i64 %133)
+  call void @"$JsonWriter.integer_field"(ptr %122, ptr @"$string.622", i64 %133)
   %134 = load %4, ptr %18, align 1
   %135 = load ptr, ptr %out, align 8
   %136 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66443,7 +66526,7 @@ entry:
   %142 = getelementptr %178, ptr %shape, i32 0, i32 2
   %143 = load i64, ptr %142, align 8
   %144 = mul i64 %141, %143
-  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.622", i64 %144)
+  call void @"$JsonWriter.integer_field"(ptr %135, ptr @"$string.623", i64 %144)
   %145 = load %4, ptr %17, align 1
   %146 = load ptr, ptr %out, align 8
   %147 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66454,7 +66537,7 @@ entry:
   %152 = getelementptr %178, ptr %shape, i32 0, i32 2
   %153 = load i64, ptr %152, align 8
   %154 = mul i64 %151, %153
-  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.623", i64 %154)
+  call void @"$JsonWriter.integer_field"(ptr %146, ptr @"$string.624", i64 %154)
   %155 = load %4, ptr %16, align 1
   %156 = load ptr, ptr %out, align 8
   %157 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66462,13 +66545,13 @@ entry:
   %159 = getelementptr %178, ptr %shape, i32 0, i32 7
   %160 = load i64, ptr %159, align 8
   %161 = mul i64 %158, %160
-  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.624", i64 %161)
+  call void @"$JsonWriter.integer_field"(ptr %156, ptr @"$string.625", i64 %161)
   %162 = load %4, ptr %15, align 1
   %163 = load ptr, ptr %out, align 8
   %164 = getelementptr %178, ptr %shape, i32 0, i32 1
   %165 = load i64, ptr %164, align 8
   %166 = mul i64 %165, 4
-  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.625", i64 %166)
+  call void @"$JsonWriter.integer_field"(ptr %163, ptr @"$string.626", i64 %166)
   %167 = load %4, ptr %14, align 1
   %168 = load ptr, ptr %out, align 8
   %169 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66479,7 +66562,7 @@ entry:
   %174 = getelementptr %178, ptr %shape, i32 0, i32 2
   %175 = load i64, ptr %174, align 8
   %176 = mul i64 %173, %175
-  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.626", i64 %176)
+  call void @"$JsonWriter.integer_field"(ptr %168, ptr @"$string.627", i64 %176)
   %177 = load %4, ptr %13, align 1
   %178 = load ptr, ptr %out, align 8
   %179 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66488,7 +66571,7 @@ entry:
   %182 = load i64, ptr %181, align 8
   %183 = mul i64 %180, %182
   %184 = mul i64 %183, 4
-  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.627", i64 %184)
+  call void @"$JsonWriter.integer_field"(ptr %178, ptr @"$string.628", i64 %184)
   %185 = load %4, ptr %12, align 1
   %186 = load ptr, ptr %out, align 8
   %187 = getelementptr %178, ptr %shape, i32 0, i32 1
@@ -66497,7 +66580,7 @@ entry:
   %190 = load i64, ptr %189, align 8
   %191 = mul i64 %188, %190
   %192 = mul i64 %191, 4
-  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.628", i64 %192)
+  call void @"$JsonWriter.integer_field"(ptr %186, ptr @"$string.629", i64 %192)
   %193 = load %4, ptr %11, align 1
   %194 = load ptr, ptr %out, align 8
   %195 = getelementptr %178, ptr %shape, i32 0, i32 10
@@ -66514,7 +66597,7 @@ entry:
   %206 = mul i64 %205, 4
   %207 = trunc i8 %200 to i1
   %208 = select i1 %207, i64 %206, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.629", i64 %208)
+  call void @"$JsonWriter.integer_field"(ptr %194, ptr @"$string.630", i64 %208)
   %209 = load %4, ptr %10, align 1
   %210 = load ptr, ptr %out, align 8
   %211 = getelementptr %178, ptr %shape, i32 0, i32 9
@@ -66532,7 +66615,7 @@ entry:
   %222 = getelementptr %178, ptr %shape, i32 0, i32 13
   %223 = load i64, ptr %222, align 8
   %224 = mul i64 %223, 4
-  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.630", i64 %224)
+  call void @"$JsonWriter.integer_field"(ptr %221, ptr @"$string.631", i64 %224)
   %225 = load %4, ptr %8, align 1
   %226 = load ptr, ptr %out, align 8
   %227 = getelementptr %178, ptr %shape, i32 0, i32 0
@@ -66550,7 +66633,7 @@ entry:
   %239 = mul i64 %238, 4
   %240 = trunc i8 %230 to i1
   %241 = select i1 %240, i64 %239, i64 0
-  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.631", i64 %241)
+  call void @"$JsonWriter.integer_field"(ptr %226, ptr @"$string.632", i64 %241)
   %242 = load %4, ptr %7, align 1
   %243 = load ptr, ptr %out, align 8
   %244 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -66560,7 +66643,7 @@ entry:
   %248 = sdiv i64 %247, 2
   %249 = mul i64 %245, %248
   %250 = mul i64 %249, 4
-  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.632", i64 %250)
+  call void @"$JsonWriter.integer_field"(ptr %243, ptr @"$string.633", i64 %250)
   %251 = load %4, ptr %6, align 1
   %252 = load ptr, ptr %out, align 8
   %253 = getelementptr %178, ptr %shape, i32 0, i32 13
@@ -66570,12 +66653,12 @@ entry:
   %257 = sdiv i64 %256, 2
   %258 = mul i64 %254, %257
   %259 = mul i64 %258, 4
-  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.633", i64 %259)
+  call void @"$JsonWriter.integer_field"(ptr %252, ptr @"$string.634", i64 %259)
   %260 = load %4, ptr %5, align 1
   %261 = load ptr, ptr %out, align 8
   %262 = getelementptr %178, ptr %shape, i32 0, i32 15
   %263 = load i64, ptr %262, align 8
-  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.634", i64 %263)
+  call void @"$JsonWriter.integer_field"(ptr %261, ptr @"$string.635", i64 %263)
   %264 = load %4, ptr %4, align 1
   %265 = load ptr, ptr %out, align 8
   %266 = getelementptr %178, ptr %shape, i32 0, i32 12
@@ -66584,7 +66667,7 @@ entry:
   %269 = load i64, ptr %268, align 8
   %270 = mul i64 %267, %269
   %271 = mul i64 %270, 4
-  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.635", i64 %271)
+  call void @"$JsonWriter.integer_field"(ptr %265, ptr @"$string.636", i64 %271)
   %272 = load %4, ptr %3, align 1
   %273 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %273)
@@ -66622,42 +66705,42 @@ entry:
   %18 = load ptr, ptr %out, align 8
   %19 = load i32, ptr %index, align 4
   %20 = sext i32 %19 to i64
-  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.637", i64 %20)
+  call void @"$JsonWriter.integer_field"(ptr %18, ptr @"$string.638", i64 %20)
   %21 = load %4, ptr %11, align 1
   %22 = load ptr, ptr %out, align 8
   %23 = getelementptr %180, ptr %rank, i32 0, i32 0
   %24 = load i64, ptr %23, align 8
-  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.638", i64 %24)
+  call void @"$JsonWriter.integer_field"(ptr %22, ptr @"$string.639", i64 %24)
   %25 = load %4, ptr %10, align 1
   %26 = load ptr, ptr %out, align 8
   %27 = getelementptr %180, ptr %rank, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.639", i64 %28)
+  call void @"$JsonWriter.integer_field"(ptr %26, ptr @"$string.640", i64 %28)
   %29 = load %4, ptr %9, align 1
   %30 = load ptr, ptr %out, align 8
   %31 = getelementptr %180, ptr %rank, i32 0, i32 2
   %32 = load i64, ptr %31, align 8
-  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.640", i64 %32)
+  call void @"$JsonWriter.integer_field"(ptr %30, ptr @"$string.641", i64 %32)
   %33 = load %4, ptr %8, align 1
   %34 = load ptr, ptr %out, align 8
   %35 = getelementptr %180, ptr %rank, i32 0, i32 3
   %36 = load i64, ptr %35, align 8
-  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.641", i64 %36)
+  call void @"$JsonWriter.integer_field"(ptr %34, ptr @"$string.642", i64 %36)
   %37 = load %4, ptr %7, align 1
   %38 = load ptr, ptr %out, align 8
   %39 = getelementptr %180, ptr %rank, i32 0, i32 4
   %40 = load i64, ptr %39, align 8
-  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.642", i64 %40)
+  call void @"$JsonWriter.integer_field"(ptr %38, ptr @"$string.643", i64 %40)
   %41 = load %4, ptr %6, align 1
   %42 = load ptr, ptr %out, align 8
   %43 = getelementptr %180, ptr %rank, i32 0, i32 5
   %44 = load i64, ptr %43, align 8
-  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.643", i64 %44)
+  call void @"$JsonWriter.integer_field"(ptr %42, ptr @"$string.644", i64 %44)
   %45 = load %4, ptr %5, align 1
   %46 = load ptr, ptr %out, align 8
   %47 = getelementptr %180, ptr %rank, i32 0, i32 6
   %48 = load i64, ptr %47, align 8
-  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.644", i64 %48)
+  call void @"$JsonWriter.integer_field"(ptr %46, ptr @"$string.645", i64 %48)
   %49 = load %4, ptr %4, align 1
   %50 = load ptr, ptr %out, align 8
   call void @"$JsonWriter.end_object"(ptr %50)
@@ -67219,7 +67302,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
   %32 = getelementptr i8, ptr %31, i64 0
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.645")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %32, i64 1024, ptr @"$string.646")
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -67560,7 +67643,7 @@ then3:                                            ; preds = %then
   %58 = getelementptr [1024 x i8], ptr %57, i32 0, i32 0
   %59 = getelementptr i8, ptr %58, i64 0
   %60 = load i32, ptr %capacity, align 4
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.646", i32 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %59, i64 1024, ptr @"$string.647", i32 %60)
   %62 = load ptr, ptr %target, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -67745,7 +67828,7 @@ then3:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.647", ptr @"$string.648")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.648", ptr @"$string.649")
   %19 = load ptr, ptr %target1, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -67871,7 +67954,7 @@ then3:                                            ; preds = %then
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
   %29 = getelementptr i8, ptr %28, i64 0
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.649")
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.650")
   %31 = load ptr, ptr %target1, align 8
   %32 = getelementptr %5, ptr %31, i32 0, i32 0
   %33 = getelementptr [1024 x i8], ptr %32, i32 0, i32 0
@@ -67945,9 +68028,9 @@ entry:
   %17 = load ptr, ptr %made, align 8
   %18 = getelementptr %80, ptr %17, i32 0, i32 10
   %19 = load i64, ptr %18, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.650", i64 %19)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.651", i64 %19)
   %20 = load %4, ptr %12, align 1
-  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.651")
+  call void @"$JsonWriter.key"(ptr %out, ptr @"$string.652")
   %21 = load %4, ptr %11, align 1
   call void @"$JsonWriter.begin_array"(ptr %out)
   %22 = load %4, ptr %10, align 1
@@ -67984,12 +68067,12 @@ forbody:                                          ; preds = %forcond
   %43 = load ptr, ptr %total, align 8
   %44 = getelementptr %81, ptr %43, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.652", i64 %45)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.653", i64 %45)
   %46 = load %4, ptr %7, align 1
   %47 = load ptr, ptr %total, align 8
   %48 = getelementptr %81, ptr %47, i32 0, i32 2
   %49 = load i64, ptr %48, align 8
-  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.653", i64 %49)
+  call void @"$JsonWriter.integer_field"(ptr %out, ptr @"$string.654", i64 %49)
   %50 = load %4, ptr %6, align 1
   call void @"$JsonWriter.end_object"(ptr %out)
   %51 = load %4, ptr %5, align 1
@@ -68044,7 +68127,7 @@ then2:                                            ; preds = %then
   %15 = getelementptr %5, ptr %14, i32 0, i32 0
   %16 = getelementptr [1024 x i8], ptr %15, i32 0, i32 0
   %17 = getelementptr i8, ptr %16, i64 0
-  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.647", ptr @"$string.654")
+  %18 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.648", ptr @"$string.655")
   %19 = load ptr, ptr %target, align 8
   %20 = getelementptr %5, ptr %19, i32 0, i32 0
   %21 = getelementptr [1024 x i8], ptr %20, i32 0, i32 0
@@ -68220,7 +68303,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %then2
   %18 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %18, ptr @"$string.655", i32 -1)
+  call void @"$Rank.enter"(ptr %18, ptr @"$string.656", i32 -1)
   %19 = load %4, ptr %4, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = load ptr, ptr %self, align 8
@@ -68446,7 +68529,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.662", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.663", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -68643,7 +68726,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %37, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.656", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.657", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -68696,7 +68779,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.657", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.658", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -68748,7 +68831,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %37, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.658", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.659", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -68874,7 +68957,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.659", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.660", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -69024,7 +69107,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.660")
+  call void @"$check.fail"(ptr @"$string.26", i32 79, ptr @"$string.661")
   %15 = load %4, ptr %8, align 1
   br label %merge
 
@@ -69042,7 +69125,7 @@ merge:                                            ; preds = %else, %then
   br i1 %22, label %else3, label %then2
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.661")
+  call void @"$check.fail"(ptr @"$string.26", i32 80, ptr @"$string.662")
   %23 = load %4, ptr %7, align 1
   br label %merge1
 
@@ -69624,7 +69707,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.663", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.664", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -69853,7 +69936,7 @@ entry:
 
 then:                                             ; preds = %entry
   %35 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %35, ptr @"$string.664", i32 -1)
+  call void @"$Rank.enter"(ptr %35, ptr @"$string.665", i32 -1)
   %36 = load %4, ptr %8, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %self, align 8
@@ -69892,7 +69975,7 @@ merge1:                                           ; preds = %else3, %dead
 
 else:                                             ; preds = %entry
   %56 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %56, ptr @"$string.665", i32 -1)
+  call void @"$Rank.enter"(ptr %56, ptr @"$string.666", i32 -1)
   %57 = load %4, ptr %6, align 1
   %58 = load ptr, ptr %self, align 8
   %59 = load ptr, ptr %self, align 8
@@ -69931,7 +70014,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge:                                            ; preds = %merge5, %merge1
   %77 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %77, ptr @"$string.666", i32 -1)
+  call void @"$Rank.enter"(ptr %77, ptr @"$string.667", i32 -1)
   %78 = load %4, ptr %4, align 1
   %79 = load ptr, ptr %self, align 8
   %80 = load ptr, ptr %self, align 8
@@ -70227,7 +70310,7 @@ entry:
 
 then:                                             ; preds = %entry
   %24 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %24, ptr @"$string.667", i32 -1)
+  call void @"$Rank.enter"(ptr %24, ptr @"$string.668", i32 -1)
   %25 = load %4, ptr %6, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = load ptr, ptr %self, align 8
@@ -70285,7 +70368,7 @@ merge:                                            ; preds = %else, %merge1
   %59 = getelementptr %184, ptr %args, i32 0, i32 4
   store ptr %58, ptr %59, align 8
   %60 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %60, ptr @"$string.630", i32 -1)
+  call void @"$Rank.enter"(ptr %60, ptr @"$string.631", i32 -1)
   %61 = load %4, ptr %4, align 1
   %62 = load ptr, ptr %self, align 8
   %63 = load ptr, ptr %self, align 8
@@ -70368,7 +70451,7 @@ entry:
   br i1 %8, label %and.lhs.true, label %then
 
 then:                                             ; preds = %and.lhs.true, %entry
-  call void @"$check.fail"(ptr @"$string.89", i32 10, ptr @"$string.668")
+  call void @"$check.fail"(ptr @"$string.89", i32 10, ptr @"$string.669")
   %9 = load %4, ptr %4, align 1
   br label %merge
 
@@ -70396,7 +70479,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %23, label %else, label %then
 
 then2:                                            ; preds = %merge
-  call void @"$check.fail"(ptr @"$string.89", i32 11, ptr @"$string.669")
+  call void @"$check.fail"(ptr @"$string.89", i32 11, ptr @"$string.670")
   %24 = load %4, ptr %3, align 1
   br label %merge1
 
@@ -70615,7 +70698,7 @@ entry:
   %8 = getelementptr %185, ptr %args, i32 0, i32 0
   store ptr %7, ptr %8, align 8
   %9 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %9, ptr @"$string.670", i32 -1)
+  call void @"$Rank.enter"(ptr %9, ptr @"$string.671", i32 -1)
   %10 = load %4, ptr %4, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = load ptr, ptr %self, align 8
@@ -71344,7 +71427,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.671", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.672", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -71624,7 +71707,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.672", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.673", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -71676,7 +71759,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.673", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.674", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -71728,7 +71811,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.674", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.675", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -72181,7 +72264,7 @@ then8:                                            ; preds = %merge4
   %46 = load ptr, ptr %r, align 8
   %47 = getelementptr %112, ptr %46, i32 0, i32 1
   %48 = load i32, ptr %47, align 4
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.710", i32 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %45, i64 1024, ptr @"$string.711", i32 %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -72242,7 +72325,7 @@ then16:                                           ; preds = %then12
   %81 = getelementptr i8, ptr %80, i64 0
   %82 = load i64, ptr %count, align 8
   %83 = load i32, ptr %most, align 4
-  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.711", i64 %82, i32 %83)
+  %84 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %81, i64 1024, ptr @"$string.712", i64 %82, i32 %83)
   %85 = load ptr, ptr %target14, align 8
   %86 = getelementptr %5, ptr %85, i32 0, i32 0
   %87 = getelementptr [1024 x i8], ptr %86, i32 0, i32 0
@@ -72311,7 +72394,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.675")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.676")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -72359,7 +72442,7 @@ then9:                                            ; preds = %then5
   %41 = load ptr, ptr %r, align 8
   %42 = getelementptr %112, ptr %41, i32 0, i32 0
   %43 = load i32, ptr %42, align 4
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.676", i32 %43, i32 152)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %40, i64 1024, ptr @"$string.677", i32 %43, i32 152)
   %45 = load ptr, ptr %target7, align 8
   %46 = getelementptr %5, ptr %45, i32 0, i32 0
   %47 = getelementptr [1024 x i8], ptr %46, i32 0, i32 0
@@ -72450,7 +72533,7 @@ then26:                                           ; preds = %then22
   %83 = load ptr, ptr %r, align 8
   %84 = getelementptr %112, ptr %83, i32 0, i32 7
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.696", i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.697", i32 %85)
   %87 = load ptr, ptr %target24, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -72482,7 +72565,7 @@ merge21:                                          ; preds = %else23, %dead28
   %99 = getelementptr %188, ptr %98, i32 0, i32 0
   %100 = load i32, ptr %99, align 4
   %101 = load ptr, ptr %message, align 8
-  %102 = call i32 @"$request.check_tokens"(ptr @"$string.697", ptr %94, i32 %97, i32 %100, ptr %101)
+  %102 = call i32 @"$request.check_tokens"(ptr @"$string.698", ptr %94, i32 %97, i32 %100, ptr %101)
   store i32 %102, ptr %code29, align 4
   %103 = load i32, ptr %code29, align 4
   %104 = icmp ne i32 %103, 0
@@ -72605,7 +72688,7 @@ then5:                                            ; preds = %then2
   %37 = load ptr, ptr %r, align 8
   %38 = getelementptr %112, ptr %37, i32 0, i32 3
   %39 = load i32, ptr %38, align 4
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.680", i32 %39)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.681", i32 %39)
   %41 = load ptr, ptr %target, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -72667,7 +72750,7 @@ then13:                                           ; preds = %then9
   %73 = load ptr, ptr %r, align 8
   %74 = getelementptr %112, ptr %73, i32 0, i32 3
   %75 = load i32, ptr %74, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.681", i32 %72, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %69, i64 1024, ptr @"$string.682", i32 %72, i32 %75)
   %77 = load ptr, ptr %target11, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -72714,7 +72797,7 @@ then21:                                           ; preds = %then17
   %97 = load ptr, ptr %r, align 8
   %98 = getelementptr %112, ptr %97, i32 0, i32 18
   %99 = load i64, ptr %98, align 8
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.682", i64 %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.683", i64 %99)
   %101 = load ptr, ptr %target19, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -72761,7 +72844,7 @@ then29:                                           ; preds = %then25
   %121 = load ptr, ptr %r, align 8
   %122 = getelementptr %112, ptr %121, i32 0, i32 16
   %123 = load i32, ptr %122, align 4
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.683", i32 %123)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.684", i32 %123)
   %125 = load ptr, ptr %target27, align 8
   %126 = getelementptr %5, ptr %125, i32 0, i32 0
   %127 = getelementptr [1024 x i8], ptr %126, i32 0, i32 0
@@ -72820,7 +72903,7 @@ then37:                                           ; preds = %then33
   %154 = load ptr, ptr %limits, align 8
   %155 = getelementptr %188, ptr %154, i32 0, i32 0
   %156 = load i32, ptr %155, align 4
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.684", i32 %153, i32 %156)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %150, i64 1024, ptr @"$string.685", i32 %153, i32 %156)
   %158 = load ptr, ptr %target35, align 8
   %159 = getelementptr %5, ptr %158, i32 0, i32 0
   %160 = getelementptr [1024 x i8], ptr %159, i32 0, i32 0
@@ -72905,7 +72988,7 @@ then2:                                            ; preds = %then
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
   %19 = load i32, ptr %num_tokens, align 4
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.677", i32 %19)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.678", i32 %19)
   %21 = load ptr, ptr %target, align 8
   %22 = getelementptr %5, ptr %21, i32 0, i32 0
   %23 = getelementptr [1024 x i8], ptr %22, i32 0, i32 0
@@ -72954,7 +73037,7 @@ then9:                                            ; preds = %then5
   %43 = load ptr, ptr %limits, align 8
   %44 = getelementptr %188, ptr %43, i32 0, i32 1
   %45 = load i32, ptr %44, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.678", i32 %42, i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.679", i32 %42, i32 %45)
   %47 = load ptr, ptr %target7, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -72982,7 +73065,7 @@ merge4:                                           ; preds = %else6, %dead11
   %55 = getelementptr %188, ptr %54, i32 0, i32 0
   %56 = load i32, ptr %55, align 4
   %57 = load ptr, ptr %message, align 8
-  %58 = call i32 @"$request.check_tokens"(ptr @"$string.679", ptr %52, i32 %53, i32 %56, ptr %57)
+  %58 = call i32 @"$request.check_tokens"(ptr @"$string.680", ptr %52, i32 %53, i32 %56, ptr %57)
   ret i32 %58
 
 dead12:                                           ; No predecessors!
@@ -73063,7 +73146,7 @@ then2:                                            ; preds = %then
   %24 = load ptr, ptr %limits, align 8
   %25 = getelementptr %188, ptr %24, i32 0, i32 4
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.685", i32 %20, i32 %23, i32 %26)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.686", i32 %20, i32 %23, i32 %26)
   %28 = load ptr, ptr %target, align 8
   %29 = getelementptr %5, ptr %28, i32 0, i32 0
   %30 = getelementptr [1024 x i8], ptr %29, i32 0, i32 0
@@ -73146,7 +73229,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %72, ptr %29, i32 0, i32 0
   %31 = load float, ptr %30, align 4
   %32 = fpext float %31 to double
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.686", double %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.687", double %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -73172,7 +73255,7 @@ merge:                                            ; preds = %else, %dead
   %40 = getelementptr %72, ptr %39, i32 0, i32 1
   %41 = load float, ptr %40, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$check_unit_range"(ptr @"$string.689", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
+  %43 = call i32 @"$check_unit_range"(ptr @"$string.690", float %41, float 0.000000e+00, i1 zeroext true, ptr %42)
   store i32 %43, ptr %code, align 4
   %44 = load i32, ptr %code, align 4
   %45 = icmp ne i32 %44, 0
@@ -73195,7 +73278,7 @@ merge4:                                           ; preds = %else6, %dead7
   %50 = getelementptr %72, ptr %49, i32 0, i32 2
   %51 = load float, ptr %50, align 4
   %52 = load ptr, ptr %message, align 8
-  %53 = call i32 @"$check_unit_range"(ptr @"$string.690", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
+  %53 = call i32 @"$check_unit_range"(ptr @"$string.691", float %51, float 0.000000e+00, i1 zeroext false, ptr %52)
   store i32 %53, ptr %code8, align 4
   %54 = load i32, ptr %code8, align 4
   %55 = icmp ne i32 %54, 0
@@ -73239,7 +73322,7 @@ then18:                                           ; preds = %then14
   %74 = load ptr, ptr %s, align 8
   %75 = getelementptr %72, ptr %74, i32 0, i32 3
   %76 = load i32, ptr %75, align 4
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.691", i32 %76)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.692", i32 %76)
   %78 = load ptr, ptr %target16, align 8
   %79 = getelementptr %5, ptr %78, i32 0, i32 0
   %80 = getelementptr [1024 x i8], ptr %79, i32 0, i32 0
@@ -73296,7 +73379,7 @@ then27:                                           ; preds = %then22
   %105 = getelementptr %72, ptr %104, i32 0, i32 4
   %106 = load float, ptr %105, align 4
   %107 = fpext float %106 to double
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.692", double %107)
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %103, i64 1024, ptr @"$string.693", double %107)
   %109 = load ptr, ptr %target25, align 8
   %110 = getelementptr %5, ptr %109, i32 0, i32 0
   %111 = getelementptr [1024 x i8], ptr %110, i32 0, i32 0
@@ -73344,7 +73427,7 @@ then35:                                           ; preds = %then31
   %130 = getelementptr %72, ptr %129, i32 0, i32 5
   %131 = load float, ptr %130, align 4
   %132 = fpext float %131 to double
-  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.693", double %132)
+  %133 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %128, i64 1024, ptr @"$string.694", double %132)
   %134 = load ptr, ptr %target33, align 8
   %135 = getelementptr %5, ptr %134, i32 0, i32 0
   %136 = getelementptr [1024 x i8], ptr %135, i32 0, i32 0
@@ -73392,7 +73475,7 @@ then43:                                           ; preds = %then39
   %155 = getelementptr %72, ptr %154, i32 0, i32 6
   %156 = load float, ptr %155, align 4
   %157 = fpext float %156 to double
-  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.694", double %157)
+  %158 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %153, i64 1024, ptr @"$string.695", double %157)
   %159 = load ptr, ptr %target41, align 8
   %160 = getelementptr %5, ptr %159, i32 0, i32 0
   %161 = getelementptr [1024 x i8], ptr %160, i32 0, i32 0
@@ -73448,7 +73531,7 @@ then51:                                           ; preds = %then47
   %185 = load ptr, ptr %s, align 8
   %186 = getelementptr %72, ptr %185, i32 0, i32 7
   %187 = load i32, ptr %186, align 4
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.695", i32 %187, i32 20)
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %184, i64 1024, ptr @"$string.696", i32 %187, i32 20)
   %189 = load ptr, ptr %target49, align 8
   %190 = getelementptr %5, ptr %189, i32 0, i32 0
   %191 = getelementptr [1024 x i8], ptr %190, i32 0, i32 0
@@ -73588,7 +73671,7 @@ then5:                                            ; preds = %then2
   %46 = fpext float %45 to double
   %47 = load float, ptr %lowest, align 4
   %48 = fpext float %47 to double
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.687", ptr %44, double %46, double %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %43, i64 1024, ptr @"$string.688", ptr %44, double %46, double %48)
   %50 = load ptr, ptr %target, align 8
   %51 = getelementptr %5, ptr %50, i32 0, i32 0
   %52 = getelementptr [1024 x i8], ptr %51, i32 0, i32 0
@@ -73628,7 +73711,7 @@ then9:                                            ; preds = %merge1
   %66 = fpext float %65 to double
   %67 = load float, ptr %lowest, align 4
   %68 = fpext float %67 to double
-  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.688", ptr %64, double %66, double %68)
+  %69 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.689", ptr %64, double %66, double %68)
   %70 = load ptr, ptr %target7, align 8
   %71 = getelementptr %5, ptr %70, i32 0, i32 0
   %72 = getelementptr [1024 x i8], ptr %71, i32 0, i32 0
@@ -73708,7 +73791,7 @@ then2:                                            ; preds = %then
   %28 = load ptr, ptr %r, align 8
   %29 = getelementptr %112, ptr %28, i32 0, i32 9
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.698", i32 %30, i32 1024)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.699", i32 %30, i32 1024)
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -73774,7 +73857,7 @@ then13:                                           ; preds = %then9
   %59 = getelementptr %112, ptr %58, i32 0, i32 9
   %60 = load i32, ptr %59, align 4
   %61 = add i32 %60, 1
-  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.699", i32 %61)
+  %62 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %57, i64 1024, ptr @"$string.700", i32 %61)
   %63 = load ptr, ptr %target11, align 8
   %64 = getelementptr %5, ptr %63, i32 0, i32 0
   %65 = getelementptr [1024 x i8], ptr %64, i32 0, i32 0
@@ -73825,7 +73908,7 @@ then21:                                           ; preds = %then17
   %87 = load ptr, ptr %86, align 8
   %88 = getelementptr i32, ptr %87, i64 0
   %89 = load i32, ptr %88, align 4
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.700", i32 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %84, i64 1024, ptr @"$string.701", i32 %89)
   %91 = load ptr, ptr %target19, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -73902,7 +73985,7 @@ then30:                                           ; preds = %then26
   %133 = getelementptr i8, ptr %132, i64 0
   %134 = load i32, ptr %i, align 4
   %135 = load i32, ptr %length, align 4
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.701", i32 %134, i32 %135)
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %133, i64 1024, ptr @"$string.702", i32 %134, i32 %135)
   %137 = load ptr, ptr %target28, align 8
   %138 = getelementptr %5, ptr %137, i32 0, i32 0
   %139 = getelementptr [1024 x i8], ptr %138, i32 0, i32 0
@@ -73945,7 +74028,7 @@ merge24:                                          ; preds = %forcond
   %156 = getelementptr %188, ptr %155, i32 0, i32 0
   %157 = load i32, ptr %156, align 4
   %158 = load ptr, ptr %message, align 8
-  %159 = call i32 @"$request.check_tokens"(ptr @"$string.702", ptr %145, i32 %154, i32 %157, ptr %158)
+  %159 = call i32 @"$request.check_tokens"(ptr @"$string.703", ptr %145, i32 %154, i32 %157, ptr %158)
   ret i32 %159
 
 dead33:                                           ; No predecessors!
@@ -74019,7 +74102,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr %112, ptr %39, i32 0, i32 10
   %41 = load i32, ptr %40, align 4
   %42 = load i32, ptr %most, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.703", i32 %41, i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %38, i64 1024, ptr @"$string.704", i32 %41, i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -74051,7 +74134,7 @@ merge:                                            ; preds = %else, %dead
   %56 = getelementptr %188, ptr %55, i32 0, i32 0
   %57 = load i32, ptr %56, align 4
   %58 = load ptr, ptr %message, align 8
-  %59 = call i32 @"$request.check_tokens"(ptr @"$string.704", ptr %51, i32 %54, i32 %57, ptr %58)
+  %59 = call i32 @"$request.check_tokens"(ptr @"$string.705", ptr %51, i32 %54, i32 %57, ptr %58)
   store i32 %59, ptr %code, align 4
   %60 = load i32, ptr %code, align 4
   %61 = icmp ne i32 %60, 0
@@ -74104,7 +74187,7 @@ then13:                                           ; preds = %then9
   %86 = load ptr, ptr %r, align 8
   %87 = getelementptr %112, ptr %86, i32 0, i32 10
   %88 = load i32, ptr %87, align 4
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.705", i32 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.706", i32 %88)
   %90 = load ptr, ptr %target11, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -74177,7 +74260,7 @@ then22:                                           ; preds = %then18
   %129 = getelementptr float, ptr %126, i64 %128
   %130 = load float, ptr %129, align 4
   %131 = fpext float %130 to double
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.706", i32 %123, double %131)
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %122, i64 1024, ptr @"$string.707", i32 %123, double %131)
   %133 = load ptr, ptr %target20, align 8
   %134 = getelementptr %5, ptr %133, i32 0, i32 0
   %135 = getelementptr [1024 x i8], ptr %134, i32 0, i32 0
@@ -74254,7 +74337,7 @@ then33:                                           ; preds = %then29
   %176 = sext i32 %175 to i64
   %177 = getelementptr i32, ptr %174, i64 %176
   %178 = load i32, ptr %177, align 4
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.707", i32 %171, i32 %178)
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %170, i64 1024, ptr @"$string.708", i32 %171, i32 %178)
   %180 = load ptr, ptr %target31, align 8
   %181 = getelementptr %5, ptr %180, i32 0, i32 0
   %182 = getelementptr [1024 x i8], ptr %181, i32 0, i32 0
@@ -74865,7 +74948,7 @@ forbody:                                          ; preds = %forcond
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %2, ptr align 4 %3, i64 8, i1 false)
   %39 = getelementptr { i64 }, ptr %2, i32 0, i32 0
   %40 = load i64, ptr %39, align 8
-  %41 = call zeroext i1 @"$Vector.push.708"(ptr %15, i64 %40)
+  %41 = call zeroext i1 @"$Vector.push.709"(ptr %15, i64 %40)
   %42 = zext i1 %41 to i8
   %43 = trunc i8 %42 to i1
   br i1 %43, label %else, label %then
@@ -74910,7 +74993,7 @@ dead2:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.708"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.push.709"(ptr %0, i64 %1) {
 entry:
   %value = alloca %190, align 8
   %self = alloca ptr, align 8
@@ -74922,7 +75005,7 @@ entry:
   %5 = getelementptr %73, ptr %4, i32 0, i32 1
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, 1
-  %8 = call zeroext i1 @"$Vector.reserve.709"(ptr %3, i64 %7)
+  %8 = call zeroext i1 @"$Vector.reserve.710"(ptr %3, i64 %7)
   %9 = zext i1 %8 to i8
   %10 = trunc i8 %9 to i1
   br i1 %10, label %else, label %then
@@ -74958,7 +75041,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.709"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.710"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -75110,7 +75193,7 @@ and.lhs.true:                                     ; preds = %forbody
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %4, ptr align 4 %bias, i64 8, i1 false)
   %29 = getelementptr { i64 }, ptr %4, i32 0, i32 0
   %30 = load i64, ptr %29, align 8
-  %31 = call zeroext i1 @"$Vector.push.708"(ptr %28, i64 %30)
+  %31 = call zeroext i1 @"$Vector.push.709"(ptr %28, i64 %30)
   %32 = zext i1 %31 to i8
   %33 = trunc i8 %32 to i1
   br i1 %33, label %else, label %then
@@ -75170,7 +75253,7 @@ forbody4:                                         ; preds = %forcond3
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %1, ptr align 4 %2, i64 8, i1 false)
   %63 = getelementptr { i64 }, ptr %1, i32 0, i32 0
   %64 = load i64, ptr %63, align 8
-  %65 = call zeroext i1 @"$Vector.push.708"(ptr %46, i64 %64)
+  %65 = call zeroext i1 @"$Vector.push.709"(ptr %46, i64 %64)
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
   br i1 %67, label %else8, label %then7
@@ -75530,7 +75613,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %37, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.712", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.713", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -75632,7 +75715,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.714", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -75717,7 +75800,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.723", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -76179,7 +76262,7 @@ entry:
   br i1 %12, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.30", i32 234, ptr @"$string.714")
+  call void @"$check.fail"(ptr @"$string.30", i32 234, ptr @"$string.715")
   %13 = load %4, ptr %3, align 1
   br label %merge
 
@@ -77539,7 +77622,7 @@ merge1:                                           ; preds = %forcond
   %51 = load i64, ptr %budget_ns, align 8
   %52 = sdiv i64 %51, 4
   %53 = add i64 %50, %52
-  %54 = call i64 @"$greater.715"(i64 %49, i64 %53)
+  %54 = call i64 @"$greater.716"(i64 %49, i64 %53)
   store i64 %54, ptr %limit_ns, align 8
   %55 = load i32, ptr %rows, align 4
   %56 = load i64, ptr %context, align 8
@@ -77949,7 +78032,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal i64 @"$greater.715"(i64 %0, i64 %1) {
+define internal i64 @"$greater.716"(i64 %0, i64 %1) {
 entry:
   %b = alloca i64, align 8
   %a = alloca i64, align 8
@@ -78047,7 +78130,7 @@ merge2:                                           ; preds = %else, %dead
   %42 = load i32, ptr %most, align 4
   %43 = load i32, ptr %planned, align 4
   %44 = sub i32 %42, %43
-  %45 = call i32 @"$smaller.717"(i32 %41, i32 %44)
+  %45 = call i32 @"$smaller.718"(i32 %41, i32 %44)
   %46 = add i32 %38, %45
   store i32 %46, ptr %planned, align 4
   br label %condition
@@ -78094,14 +78177,14 @@ merge:                                            ; preds = %else, %dead
   %18 = load i32, ptr %most, align 4
   %19 = call i32 @"$Scheduler.piece_of"(ptr %17, i32 0, i32 %18)
   %20 = add i32 %16, %19
-  %21 = call i32 @"$smaller.716"(i32 %12, i32 %20)
+  %21 = call i32 @"$smaller.717"(i32 %12, i32 %20)
   ret i32 %21
 
 dead1:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.716"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.717"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -78221,7 +78304,7 @@ then6:                                            ; preds = %and.lhs.true
   %47 = getelementptr %39, ptr %46, i32 0, i32 0
   %48 = getelementptr %40, ptr %47, i32 0, i32 1
   %49 = load i32, ptr %48, align 4
-  %50 = call i32 @"$smaller.716"(i32 %45, i32 %49)
+  %50 = call i32 @"$smaller.717"(i32 %45, i32 %49)
   ret i32 %50
 
 and.lhs.true:                                     ; preds = %merge1
@@ -78386,7 +78469,7 @@ merge:                                            ; preds = %forcond
   %25 = load i64, ptr %planned, align 8
   %26 = trunc i64 %25 to i32
   %27 = load i32, ptr %most, align 4
-  %28 = call i32 @"$smaller.717"(i32 %26, i32 %27)
+  %28 = call i32 @"$smaller.718"(i32 %26, i32 %27)
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -78452,7 +78535,7 @@ then5:                                            ; preds = %merge
   %26 = getelementptr %39, ptr %25, i32 0, i32 0
   %27 = getelementptr %40, ptr %26, i32 0, i32 4
   %28 = load i32, ptr %27, align 4
-  %29 = call i32 @"$smaller.716"(i32 %24, i32 %28)
+  %29 = call i32 @"$smaller.717"(i32 %24, i32 %28)
   ret i32 %29
 
 dead7:                                            ; No predecessors!
@@ -78469,7 +78552,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.717"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.718"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -79292,7 +79375,7 @@ entry:
   br i1 %9, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.718", i32 193, ptr @"$string.719")
+  call void @"$check.fail"(ptr @"$string.719", i32 193, ptr @"$string.720")
   %10 = load %4, ptr %4, align 1
   br label %merge
 
@@ -79628,7 +79711,7 @@ entry:
   br i1 %14, label %else, label %then
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.720")
+  call void @"$check.fail"(ptr @"$string.17", i32 267, ptr @"$string.721")
   %15 = load %4, ptr %5, align 1
   br label %merge
 
@@ -79932,7 +80015,7 @@ then:                                             ; preds = %and.lhs.true
   %32 = getelementptr %39, ptr %31, i32 0, i32 2
   %33 = load ptr, ptr %32, align 8
   %34 = call i32 @"$StepPlan.room"(ptr %33)
-  %35 = call i32 @"$smaller.717"(i32 %30, i32 %34)
+  %35 = call i32 @"$smaller.718"(i32 %30, i32 %34)
   %36 = call i32 @"$Scheduler.piece_of"(ptr %24, i32 %27, i32 %35)
   store i32 %36, ptr %num_tokens, align 4
   %37 = load i32, ptr %num_tokens, align 4
@@ -80587,7 +80670,7 @@ entry:
   br i1 %6, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.721")
+  call void @"$check.fail"(ptr @"$string.37", i32 143, ptr @"$string.722")
   %7 = load %4, ptr %2, align 1
   br label %merge
 
@@ -81361,7 +81444,7 @@ entry:
   br i1 %4, label %then, label %else
 
 then:                                             ; preds = %entry
-  call void @"$Vector.free.723"(ptr @"<global>.102")
+  call void @"$Vector.free.724"(ptr @"<global>.102")
   %5 = load %4, ptr %0, align 1
   br label %merge
 
@@ -81372,7 +81455,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Vector.free.723"(ptr %0) {
+define internal void @"$Vector.free.724"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -81384,12 +81467,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.724"(ptr %7)
+  call void @"$Vector.init.725"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.724"(ptr %0) {
+define internal void @"$Vector.init.725"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -81906,15 +81989,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %37, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.725"(ptr %41)
+  call void @"$Vector.free.726"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %37, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.725"(ptr %44)
+  call void @"$Vector.free.726"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %37, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.725"(ptr %47)
+  call void @"$Vector.free.726"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %37, ptr %49, i32 0, i32 3
@@ -82016,7 +82099,7 @@ merge:                                            ; preds = %else, %dead
 
 declare dso_local i32 @pthread_join(i64, ptr)
 
-define internal void @"$Vector.free.725"(ptr %0) {
+define internal void @"$Vector.free.726"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82028,12 +82111,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.726"(ptr %7)
+  call void @"$Vector.init.727"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.726"(ptr %0) {
+define internal void @"$Vector.init.727"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -82083,19 +82166,19 @@ entry:
   %24 = load %4, ptr %9, align 1
   %25 = load ptr, ptr %self, align 8
   %26 = getelementptr %39, ptr %25, i32 0, i32 7
-  call void @"$Vector.free.727"(ptr %26)
+  call void @"$Vector.free.728"(ptr %26)
   %27 = load %4, ptr %8, align 1
   %28 = load ptr, ptr %self, align 8
   %29 = getelementptr %39, ptr %28, i32 0, i32 8
-  call void @"$Vector.free.725"(ptr %29)
+  call void @"$Vector.free.726"(ptr %29)
   %30 = load %4, ptr %7, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = getelementptr %39, ptr %31, i32 0, i32 9
-  call void @"$Vector.free.725"(ptr %32)
+  call void @"$Vector.free.726"(ptr %32)
   %33 = load %4, ptr %6, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = getelementptr %39, ptr %34, i32 0, i32 10
-  call void @"$Vector.free.725"(ptr %35)
+  call void @"$Vector.free.726"(ptr %35)
   %36 = load %4, ptr %5, align 1
   %37 = load ptr, ptr %self, align 8
   %38 = getelementptr %39, ptr %37, i32 0, i32 11
@@ -82103,11 +82186,11 @@ entry:
   %39 = load %4, ptr %4, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %39, ptr %40, i32 0, i32 12
-  call void @"$Vector.free.729"(ptr %41)
+  call void @"$Vector.free.730"(ptr %41)
   %42 = load %4, ptr %3, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %39, ptr %43, i32 0, i32 13
-  call void @"$Vector.free.729"(ptr %44)
+  call void @"$Vector.free.730"(ptr %44)
   %45 = load %4, ptr %2, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %39, ptr %46, i32 0, i32 1
@@ -82162,12 +82245,12 @@ forbody:                                          ; preds = %forcond
 
 merge:                                            ; preds = %forcond
   %28 = load ptr, ptr %list, align 8
-  call void @"$Vector.free.725"(ptr %28)
+  call void @"$Vector.free.726"(ptr %28)
   %29 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.free.727"(ptr %0) {
+define internal void @"$Vector.free.728"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82179,12 +82262,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.728"(ptr %7)
+  call void @"$Vector.init.729"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.728"(ptr %0) {
+define internal void @"$Vector.init.729"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -82200,7 +82283,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.729"(ptr %0) {
+define internal void @"$Vector.free.730"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -82212,12 +82295,12 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.730"(ptr %7)
+  call void @"$Vector.init.731"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Vector.init.730"(ptr %0) {
+define internal void @"$Vector.init.731"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -83637,7 +83720,7 @@ then:                                             ; preds = %entry
   %18 = getelementptr %5, ptr %message, i32 0, i32 0
   %19 = getelementptr [1024 x i8], ptr %18, i32 0, i32 0
   %20 = getelementptr i8, ptr %19, i64 0
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.774", ptr %20)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr @"$string.775", ptr %20)
   br label %merge
 
 else:                                             ; preds = %entry
@@ -83686,7 +83769,7 @@ then2:                                            ; preds = %then
   %16 = getelementptr %5, ptr %15, i32 0, i32 0
   %17 = getelementptr [1024 x i8], ptr %16, i32 0, i32 0
   %18 = getelementptr i8, ptr %17, i64 0
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.731")
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %18, i64 1024, ptr @"$string.732")
   %20 = load ptr, ptr %target, align 8
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
@@ -83732,7 +83815,7 @@ then9:                                            ; preds = %then5
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
   %39 = getelementptr i8, ptr %38, i64 0
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.732")
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.733")
   %41 = load ptr, ptr %target7, align 8
   %42 = getelementptr %5, ptr %41, i32 0, i32 0
   %43 = getelementptr [1024 x i8], ptr %42, i32 0, i32 0
@@ -83852,7 +83935,7 @@ then5:                                            ; preds = %then2
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
   %36 = getelementptr i8, ptr %35, i64 0
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.773")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.774")
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -84188,7 +84271,7 @@ then2:                                            ; preds = %merge
   %18 = load ptr, ptr %given, align 8
   %19 = getelementptr %30, ptr %18, i32 0, i32 26
   %20 = load i64, ptr %19, align 8
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.733", i64 %20)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %17, i64 1024, ptr @"$string.734", i64 %20)
   %22 = load ptr, ptr %target, align 8
   %23 = getelementptr %5, ptr %22, i32 0, i32 0
   %24 = getelementptr [1024 x i8], ptr %23, i32 0, i32 0
@@ -84440,7 +84523,7 @@ then2:                                            ; preds = %merge
   %22 = getelementptr %29, ptr %21, i32 0, i32 23
   %23 = getelementptr [512 x i8], ptr %22, i32 0, i32 0
   %24 = getelementptr i8, ptr %23, i64 0
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.734", ptr %20, ptr %24)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %15, i64 1024, ptr @"$string.735", ptr %20, ptr %24)
   %26 = load ptr, ptr %target, align 8
   %27 = getelementptr %5, ptr %26, i32 0, i32 0
   %28 = getelementptr [1024 x i8], ptr %27, i32 0, i32 0
@@ -84591,7 +84674,7 @@ then5:                                            ; preds = %then
   %90 = getelementptr [1024 x i8], ptr %89, i32 0, i32 0
   %91 = getelementptr i8, ptr %90, i64 0
   %92 = load i32, ptr %world_size, align 4
-  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.735", i32 %92)
+  %93 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %91, i64 1024, ptr @"$string.736", i32 %92)
   %94 = load ptr, ptr %target, align 8
   %95 = getelementptr %5, ptr %94, i32 0, i32 0
   %96 = getelementptr [1024 x i8], ptr %95, i32 0, i32 0
@@ -84785,7 +84868,7 @@ then3:                                            ; preds = %then
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
   %27 = getelementptr i8, ptr %26, i64 0
   %28 = load i32, ptr %i, align 4
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.736", i32 %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %27, i64 1024, ptr @"$string.737", i32 %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -84850,7 +84933,7 @@ then10:                                           ; preds = %then6
   %64 = load i32, ptr %i, align 4
   %65 = load i32, ptr %code, align 4
   %66 = call ptr @strerror(i32 %65)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.737", i32 %64, ptr %66)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %63, i64 1024, ptr @"$string.738", i32 %64, ptr %66)
   %68 = load ptr, ptr %target8, align 8
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
@@ -85430,7 +85513,7 @@ forcond:                                          ; preds = %merge13, %entry
 
 forbody:                                          ; preds = %forcond
   %16 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %16, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %16, ptr @"$string.739", i32 -1)
   %17 = load %4, ptr %9, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load ptr, ptr %self, align 8
@@ -85472,7 +85555,7 @@ else:                                             ; preds = %forbody
 
 merge1:                                           ; preds = %else, %dead
   %43 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %43, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %43, ptr @"$string.739", i32 -1)
   %44 = load %4, ptr %7, align 1
   %45 = load ptr, ptr %self, align 8
   %46 = load ptr, ptr %self, align 8
@@ -85514,7 +85597,7 @@ else5:                                            ; preds = %merge1
 
 merge3:                                           ; preds = %else5, %dead6
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.739", i32 -1)
   %71 = load %4, ptr %5, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85556,7 +85639,7 @@ else10:                                           ; preds = %merge3
 
 merge8:                                           ; preds = %else10, %dead11
   %97 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %97, ptr @"$string.738", i32 -1)
+  call void @"$Rank.enter"(ptr %97, ptr @"$string.739", i32 -1)
   %98 = load %4, ptr %3, align 1
   %99 = load ptr, ptr %self, align 8
   %100 = load ptr, ptr %self, align 8
@@ -85672,7 +85755,7 @@ merge:                                            ; preds = %else, %dead
   %32 = load ptr, ptr %31, align 8
   %33 = call i64 @"$RankBuffers.bind"(ptr %29, ptr %shape, ptr %32)
   %34 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %34, ptr @"$string.740", i32 -1)
+  call void @"$Rank.enter"(ptr %34, ptr @"$string.741", i32 -1)
   %35 = load %4, ptr %10, align 1
   %36 = load ptr, ptr %self, align 8
   %37 = load ptr, ptr %self, align 8
@@ -85726,7 +85809,7 @@ merge2:                                           ; preds = %else4, %dead5
 
 then7:                                            ; preds = %merge2
   %70 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %70, ptr @"$string.741", i32 -1)
+  call void @"$Rank.enter"(ptr %70, ptr @"$string.742", i32 -1)
   %71 = load %4, ptr %8, align 1
   %72 = load ptr, ptr %self, align 8
   %73 = load ptr, ptr %self, align 8
@@ -85781,7 +85864,7 @@ merge6:                                           ; preds = %else8, %merge10
 
 then15:                                           ; preds = %merge6
   %101 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %101, ptr @"$string.742", i32 -1)
+  call void @"$Rank.enter"(ptr %101, ptr @"$string.743", i32 -1)
   %102 = load %4, ptr %6, align 1
   %103 = load ptr, ptr %self, align 8
   %104 = load ptr, ptr %self, align 8
@@ -85885,7 +85968,7 @@ entry:
   store ptr %3, ptr %memory, align 8
   store ptr %4, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %7, ptr @"$string.739", i32 -1)
+  call void @"$Rank.enter"(ptr %7, ptr @"$string.740", i32 -1)
   %8 = load %4, ptr %6, align 1
   %9 = load ptr, ptr %self, align 8
   %10 = load ptr, ptr %self, align 8
@@ -85995,7 +86078,7 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %178, ptr %8, i32 0, i32 16
   %10 = load ptr, ptr %base, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %7, ptr %9, ptr %10)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %7, ptr %9, ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %64, ptr %12, i32 0, i32 1
@@ -86008,7 +86091,7 @@ entry:
   %19 = load ptr, ptr %base, align 8
   %20 = load ptr, ptr %shape, align 8
   %21 = getelementptr %178, ptr %20, i32 0, i32 16
-  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %21)
+  %22 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %21)
   %23 = call i64 @"$aligned"(i64 %22)
   %24 = getelementptr i8, ptr %19, i64 %23
   %25 = load ptr, ptr %self, align 8
@@ -86067,7 +86150,7 @@ entry:
   %31 = getelementptr %199, ptr %args, i32 0, i32 4
   store ptr %30, ptr %31, align 8
   %32 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %32, ptr @"$string.743", i32 -1)
+  call void @"$Rank.enter"(ptr %32, ptr @"$string.744", i32 -1)
   %33 = load %4, ptr %4, align 1
   %34 = load ptr, ptr %self, align 8
   %35 = load ptr, ptr %self, align 8
@@ -86363,7 +86446,7 @@ merge14:                                          ; preds = %merge23, %merge18
   %135 = getelementptr %65, ptr %134, i32 0, i32 8
   store ptr %132, ptr %135, align 8
   %136 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %136, ptr @"$string.755", i32 -1)
+  call void @"$Rank.enter"(ptr %136, ptr @"$string.756", i32 -1)
   %137 = load %4, ptr %5, align 1
   %138 = load ptr, ptr %self, align 8
   %139 = load ptr, ptr %self, align 8
@@ -86639,7 +86722,7 @@ then2:                                            ; preds = %then
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
   %42 = load i32, ptr %count, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.745", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.746", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -86703,18 +86786,18 @@ entry:
   %4 = load ptr, ptr %c, align 8
   %5 = getelementptr %11, ptr %4, i32 0, i32 6
   %6 = load i32, ptr %5, align 4
-  %7 = call i32 @"$greater.744"(i32 %3, i32 %6)
+  %7 = call i32 @"$greater.745"(i32 %3, i32 %6)
   %8 = load ptr, ptr %c, align 8
   %9 = getelementptr %11, ptr %8, i32 0, i32 18
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$greater.744"(i32 %7, i32 %10)
+  %11 = call i32 @"$greater.745"(i32 %7, i32 %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$greater.744"(i32 %0, i32 %1) {
+define internal i32 @"$greater.745"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -87013,7 +87096,7 @@ then:                                             ; preds = %entry
   %36 = getelementptr %5, ptr %cause, i32 0, i32 0
   %37 = getelementptr [1024 x i8], ptr %36, i32 0, i32 0
   %38 = getelementptr i8, ptr %37, i64 0
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.746", ptr %30, i32 %35, ptr %38)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.747", ptr %30, i32 %35, ptr %38)
   %40 = load ptr, ptr %target, align 8
   %41 = getelementptr %5, ptr %40, i32 0, i32 0
   %42 = getelementptr [1024 x i8], ptr %41, i32 0, i32 0
@@ -87124,7 +87207,7 @@ entry:
 then:                                             ; preds = %entry
   %26 = load ptr, ptr %self, align 8
   %27 = load i32, ptr %code, align 4
-  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.747")
+  %28 = call i32 @"$RandomPlacer.failed"(ptr %26, i32 %27, ptr @"$string.748")
   ret i32 %28
 
 dead:                                             ; No predecessors!
@@ -87735,14 +87818,14 @@ entry:
   store i32 %41, ptr %39, align 4
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %placer, ptr align 8 %6, i64 48, i1 false)
   %42 = load ptr, ptr %model, align 8
-  %43 = call i32 @"$place_model.748"(ptr %placer, ptr %42)
+  %43 = call i32 @"$place_model.749"(ptr %placer, ptr %42)
   ret i32 %43
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_model.748"(ptr %0, ptr %1) {
+define internal i32 @"$place_model.749"(ptr %0, ptr %1) {
 entry:
   %code18 = alloca i32, align 4
   %layer = alloca i32, align 4
@@ -87902,7 +87985,7 @@ forbody:                                          ; preds = %forcond
   %77 = load i32, ptr %layer, align 4
   %78 = sext i32 %77 to i64
   %79 = getelementptr %88, ptr %76, i64 %78
-  %80 = call i32 @"$place_layer.751"(ptr %73, ptr %79)
+  %80 = call i32 @"$place_layer.752"(ptr %73, ptr %79)
   store i32 %80, ptr %code18, align 4
   %81 = load i32, ptr %code18, align 4
   %82 = icmp ne i32 %81, 0
@@ -88235,7 +88318,7 @@ then2:                                            ; preds = %then
   %39 = load ptr, ptr %38, align 8
   %40 = getelementptr [128 x i8], ptr %name, i32 0, i32 0
   %41 = getelementptr i8, ptr %40, i64 0
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.749", ptr %39, ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %34, i64 1024, ptr @"$string.750", ptr %39, ptr %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -88538,7 +88621,7 @@ then:                                             ; preds = %entry
   %43 = getelementptr %5, ptr %cause, i32 0, i32 0
   %44 = getelementptr [1024 x i8], ptr %43, i32 0, i32 0
   %45 = getelementptr i8, ptr %44, i64 0
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.750", ptr %34, ptr %37, i32 %42, ptr %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 1024, ptr @"$string.751", ptr %34, ptr %37, i32 %42, ptr %45)
   %47 = load ptr, ptr %target, align 8
   %48 = getelementptr %5, ptr %47, i32 0, i32 0
   %49 = getelementptr [1024 x i8], ptr %48, i32 0, i32 0
@@ -88659,7 +88742,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_layer.751"(ptr %0, ptr %1) {
+define internal i32 @"$place_layer.752"(ptr %0, ptr %1) {
 entry:
   %code5 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -88669,7 +88752,7 @@ entry:
   store ptr %1, ptr %weights, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = load ptr, ptr %weights, align 8
-  %4 = call i32 @"$place_attention.752"(ptr %2, ptr %3)
+  %4 = call i32 @"$place_attention.753"(ptr %2, ptr %3)
   store i32 %4, ptr %code, align 4
   %5 = load i32, ptr %code, align 4
   %6 = icmp ne i32 %5, 0
@@ -88768,14 +88851,14 @@ merge10:                                          ; preds = %else12, %dead13
   %50 = load ptr, ptr %49, align 8
   %51 = getelementptr %174, ptr %50, i32 0, i32 4
   %52 = load i32, ptr %51, align 4
-  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %43, ptr %45, ptr %47, i32 %52)
+  %53 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).755"(ptr %43, ptr %45, ptr %47, i32 %52)
   ret i32 %53
 
 dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$place_attention.752"(ptr %0, ptr %1) {
+define internal i32 @"$place_attention.753"(ptr %0, ptr %1) {
 entry:
   %code29 = alloca i32, align 4
   %code24 = alloca i32, align 4
@@ -89301,7 +89384,7 @@ forbody:                                          ; preds = %forcond
   store i32 %75, ptr %77, align 4
   %78 = load ptr, ptr %self, align 8
   %79 = load i32, ptr %part_rank, align 4
-  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
+  %80 = call i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %78, ptr %gate_up, ptr %down, i32 %79)
   store i32 %80, ptr %code10, align 4
   %81 = load i32, ptr %code10, align 4
   %82 = icmp ne i32 %81, 0
@@ -89378,7 +89461,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).753"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -89453,7 +89536,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).754"(ptr %0, ptr %1, ptr %2, i32 %3) {
+define internal i32 @"$anon (./terra/checkpoint/weights_place.t:165).755"(ptr %0, ptr %1, ptr %2, i32 %3) {
 entry:
   %code1 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -89807,7 +89890,7 @@ then3:                                            ; preds = %then
   %34 = load ptr, ptr %shard, align 8
   %35 = getelementptr %153, ptr %34, i32 0, i32 0
   %36 = load ptr, ptr %35, align 8
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.756", ptr %33, ptr %36)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.757", ptr %33, ptr %36)
   %38 = load ptr, ptr %target, align 8
   %39 = getelementptr %5, ptr %38, i32 0, i32 0
   %40 = getelementptr [1024 x i8], ptr %39, i32 0, i32 0
@@ -90131,7 +90214,7 @@ entry:
   %32 = getelementptr %212, ptr %31, i32 0, i32 3
   store i32 %30, ptr %32, align 4
   %33 = load ptr, ptr %shape, align 8
-  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %33)
+  %34 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %33)
   store i64 %34, ptr %input_bytes, align 8
   %35 = load i64, ptr %input_bytes, align 8
   %36 = load ptr, ptr %shape, align 8
@@ -90183,7 +90266,7 @@ then2:                                            ; preds = %then
   %69 = getelementptr %5, ptr %68, i32 0, i32 0
   %70 = getelementptr [1024 x i8], ptr %69, i32 0, i32 0
   %71 = getelementptr i8, ptr %70, i64 0
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.757")
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %71, i64 1024, ptr @"$string.758")
   %73 = load ptr, ptr %target, align 8
   %74 = getelementptr %5, ptr %73, i32 0, i32 0
   %75 = getelementptr [1024 x i8], ptr %74, i32 0, i32 0
@@ -90212,7 +90295,7 @@ merge:                                            ; preds = %else, %dead
   %82 = load ptr, ptr %self, align 8
   %83 = getelementptr %212, ptr %82, i32 0, i32 1
   %84 = load ptr, ptr %83, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %80, ptr %81, ptr %84)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %80, ptr %81, ptr %84)
   %85 = load %4, ptr %7, align 1
   %86 = load ptr, ptr %self, align 8
   %87 = getelementptr %212, ptr %86, i32 0, i32 0
@@ -90537,7 +90620,7 @@ then2:                                            ; preds = %then
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
   %56 = getelementptr i8, ptr %55, i64 0
   %57 = load i32, ptr %most, align 4
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.758", i32 %57)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 1024, ptr @"$string.759", i32 %57)
   %59 = load ptr, ptr %target, align 8
   %60 = getelementptr %5, ptr %59, i32 0, i32 0
   %61 = getelementptr [1024 x i8], ptr %60, i32 0, i32 0
@@ -90619,7 +90702,7 @@ merge5:                                           ; preds = %else7, %dead8
 
 merge4:                                           ; preds = %forcond
   %95 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %95, ptr @"$string.760", i32 -1)
+  call void @"$Rank.enter"(ptr %95, ptr @"$string.761", i32 -1)
   %96 = load %4, ptr %4, align 1
   %97 = load ptr, ptr %self, align 8
   %98 = load ptr, ptr %self, align 8
@@ -90711,7 +90794,7 @@ entry:
   store ptr %2, ptr %graph, align 8
   store ptr %3, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %8, ptr @"$string.759", i32 -1)
+  call void @"$Rank.enter"(ptr %8, ptr @"$string.760", i32 -1)
   %9 = load %4, ptr %7, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %self, align 8
@@ -90778,7 +90861,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %47 = load ptr, ptr %self, align 8
-  call void @"$Rank.enter"(ptr %47, ptr @"$string.759", i32 -1)
+  call void @"$Rank.enter"(ptr %47, ptr @"$string.760", i32 -1)
   %48 = load %4, ptr %5, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = load ptr, ptr %self, align 8
@@ -91179,7 +91262,7 @@ merge2:                                           ; preds = %else4, %dead5
   %26 = load i32, ptr %rows, align 4
   %27 = mul i32 4, %26
   %28 = load i32, ptr %most, align 4
-  %29 = call i32 @"$smaller.761"(i32 %27, i32 %28)
+  %29 = call i32 @"$smaller.762"(i32 %27, i32 %28)
   store i32 %29, ptr %rows, align 4
   br label %condition
 
@@ -91203,18 +91286,18 @@ entry:
   %8 = load ptr, ptr %shape, align 8
   %9 = getelementptr %32, ptr %8, i32 0, i32 3
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.761"(i32 %7, i32 %10)
+  %11 = call i32 @"$smaller.762"(i32 %7, i32 %10)
   %12 = load ptr, ptr %shape, align 8
   %13 = getelementptr %32, ptr %12, i32 0, i32 0
   %14 = load i32, ptr %13, align 4
-  %15 = call i32 @"$smaller.761"(i32 %11, i32 %14)
+  %15 = call i32 @"$smaller.762"(i32 %11, i32 %14)
   ret i32 %15
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.761"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.762"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -91420,7 +91503,7 @@ entry:
   br i1 %10, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  call void @"$check.fail"(ptr @"$string.762", i32 18, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.763", i32 18, ptr @"$string.13")
   %11 = load %4, ptr %3, align 1
   br label %merge
 
@@ -91530,12 +91613,12 @@ entry:
   store ptr %1, ptr %message, align 8
   %2 = load ptr, ptr %self, align 8
   %3 = call i32 @"$Measuring.most_rows"(ptr %2)
-  %4 = call i32 @"$smaller.761"(i32 16, i32 %3)
+  %4 = call i32 @"$smaller.762"(i32 16, i32 %3)
   store i32 %4, ptr %rows, align 4
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %213, ptr %5, i32 0, i32 3
   %7 = load i32, ptr %6, align 4
-  %8 = call i32 @"$smaller.761"(i32 4096, i32 %7)
+  %8 = call i32 @"$smaller.762"(i32 4096, i32 %7)
   %9 = sub i32 %8, 1
   store i32 %9, ptr %position, align 4
   %10 = load ptr, ptr %self, align 8
@@ -91667,10 +91750,10 @@ entry:
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %213, ptr %9, i32 0, i32 3
   %11 = load i32, ptr %10, align 4
-  %12 = call i32 @"$smaller.761"(i32 %8, i32 %11)
+  %12 = call i32 @"$smaller.762"(i32 %8, i32 %11)
   store i32 %12, ptr %most, align 4
   %13 = load i32, ptr %most, align 4
-  %14 = call i32 @"$smaller.761"(i32 16, i32 %13)
+  %14 = call i32 @"$smaller.762"(i32 16, i32 %13)
   store i32 %14, ptr %num_tokens, align 4
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %213, ptr %15, i32 0, i32 5
@@ -91691,7 +91774,7 @@ whilebody:                                        ; preds = %condition
   br i1 %23, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %whilebody
-  call void @"$check.fail"(ptr @"$string.762", i32 91, ptr @"$string.13")
+  call void @"$check.fail"(ptr @"$string.763", i32 91, ptr @"$string.13")
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -91829,7 +91912,7 @@ merge9:                                           ; preds = %else11, %dead13
   %104 = load i32, ptr %num_tokens, align 4
   %105 = call i32 @"$next_prompt"(i32 %104)
   %106 = load i32, ptr %most, align 4
-  %107 = call i32 @"$smaller.761"(i32 %105, i32 %106)
+  %107 = call i32 @"$smaller.762"(i32 %105, i32 %106)
   store i32 %107, ptr %num_tokens, align 4
   br label %condition
 
@@ -91852,14 +91935,14 @@ entry:
   store ptr %5, ptr %shape, align 8
   %6 = load ptr, ptr %self, align 8
   %7 = call i32 @"$Measuring.most_rows"(ptr %6)
-  %8 = call i32 @"$smaller.761"(i32 16, i32 %7)
+  %8 = call i32 @"$smaller.762"(i32 16, i32 %7)
   store i32 %8, ptr %rows, align 4
   %9 = load i32, ptr %rows, align 4
   %10 = load ptr, ptr %shape, align 8
   %11 = getelementptr %32, ptr %10, i32 0, i32 1
   %12 = load i32, ptr %11, align 4
   %13 = sub i32 %12, 1
-  %14 = call i32 @"$smaller.761"(i32 %9, i32 %13)
+  %14 = call i32 @"$smaller.762"(i32 %9, i32 %13)
   store i32 %14, ptr %rows, align 4
   %15 = load i32, ptr %rows, align 4
   %16 = load ptr, ptr %shape, align 8
@@ -91867,7 +91950,7 @@ entry:
   %18 = load i32, ptr %17, align 4
   %19 = load i32, ptr %num_tokens, align 4
   %20 = sub i32 %18, %19
-  %21 = call i32 @"$smaller.761"(i32 %15, i32 %20)
+  %21 = call i32 @"$smaller.762"(i32 %15, i32 %20)
   ret i32 %21
 
 dead:                                             ; No predecessors!
@@ -91947,7 +92030,7 @@ entry:
   %15 = getelementptr %214, ptr %14, i32 0, i32 1
   %16 = load i32, ptr %15, align 4
   %17 = sub i32 %13, %16
-  %18 = call i32 @"$smaller.761"(i32 4096, i32 %17)
+  %18 = call i32 @"$smaller.762"(i32 4096, i32 %17)
   store i32 %18, ptr %position, align 4
   %19 = load ptr, ptr %self, align 8
   %20 = load ptr, ptr %level, align 8
@@ -92101,7 +92184,7 @@ entry:
   store ptr %4, ptr %planned, align 8
   %5 = load ptr, ptr %planned, align 8
   %6 = getelementptr %29, ptr %5, i32 0, i32 21
-  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %6)
+  %7 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %6)
   store i64 %7, ptr %input_bytes, align 8
   %8 = load i64, ptr %input_bytes, align 8
   %9 = load ptr, ptr %planned, align 8
@@ -92134,7 +92217,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.757")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.758")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -92443,7 +92526,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %37, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.763"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.764"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -92455,7 +92538,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %37, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.763"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.764"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -92467,7 +92550,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %37, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.763"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.764"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -92489,7 +92572,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %37, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.764", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.765", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -92540,7 +92623,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.765", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.766", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -92594,7 +92677,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.763"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.764"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -92778,7 +92861,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %37, ptr %22, i32 0, i32 4
@@ -92916,7 +92999,7 @@ then2:                                            ; preds = %then
   %42 = getelementptr %47, ptr %41, i32 0, i32 11
   %43 = getelementptr %32, ptr %42, i32 0, i32 1
   %44 = load i32, ptr %43, align 4
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.766", i32 %40, i32 %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 1024, ptr @"$string.767", i32 %40, i32 %44)
   %46 = load ptr, ptr %target, align 8
   %47 = getelementptr %5, ptr %46, i32 0, i32 0
   %48 = getelementptr [1024 x i8], ptr %47, i32 0, i32 0
@@ -93031,7 +93114,7 @@ then21:                                           ; preds = %then17
   %99 = load ptr, ptr %options, align 8
   %100 = getelementptr %40, ptr %99, i32 0, i32 5
   %101 = load i32, ptr %100, align 4
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.772", i32 %101)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %98, i64 1024, ptr @"$string.773", i32 %101)
   %103 = load ptr, ptr %target19, align 8
   %104 = getelementptr %5, ptr %103, i32 0, i32 0
   %105 = getelementptr [1024 x i8], ptr %104, i32 0, i32 0
@@ -93106,7 +93189,7 @@ then2:                                            ; preds = %then
   %25 = getelementptr i8, ptr %24, i64 0
   %26 = load i32, ptr %capacity, align 4
   %27 = load i32, ptr %page_size, align 4
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.767", i32 %26, i32 %27)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %25, i64 1024, ptr @"$string.768", i32 %26, i32 %27)
   %29 = load ptr, ptr %target, align 8
   %30 = getelementptr %5, ptr %29, i32 0, i32 0
   %31 = getelementptr [1024 x i8], ptr %30, i32 0, i32 0
@@ -93284,7 +93367,7 @@ then15:                                           ; preds = %then5
   %148 = getelementptr i8, ptr %147, i64 0
   %149 = load i32, ptr %capacity, align 4
   %150 = load i32, ptr %page_size, align 4
-  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.768", i32 %149, i32 %150)
+  %151 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %148, i64 1024, ptr @"$string.769", i32 %149, i32 %150)
   %152 = load ptr, ptr %target13, align 8
   %153 = getelementptr %5, ptr %152, i32 0, i32 0
   %154 = getelementptr [1024 x i8], ptr %153, i32 0, i32 0
@@ -93501,7 +93584,7 @@ then3:                                            ; preds = %then
   %73 = getelementptr i8, ptr %72, i64 0
   %74 = load i32, ptr %num_pages, align 4
   %75 = load i32, ptr %page_size, align 4
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.769", i32 %74, i32 %75)
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.770", i32 %74, i32 %75)
   %77 = load ptr, ptr %target, align 8
   %78 = getelementptr %5, ptr %77, i32 0, i32 0
   %79 = getelementptr [1024 x i8], ptr %78, i32 0, i32 0
@@ -93545,7 +93628,7 @@ then9:                                            ; preds = %then5
   %97 = call ptr @__errno_location()
   %98 = load i32, ptr %97, align 4
   %99 = call ptr @strerror(i32 %98)
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.765", ptr %99)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %96, i64 1024, ptr @"$string.766", ptr %99)
   %101 = load ptr, ptr %target7, align 8
   %102 = getelementptr %5, ptr %101, i32 0, i32 0
   %103 = getelementptr [1024 x i8], ptr %102, i32 0, i32 0
@@ -93632,7 +93715,7 @@ merge:                                            ; preds = %forcond
   %27 = getelementptr %40, ptr %26, i32 0, i32 5
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
-  %30 = call zeroext i1 @"$Vector.reserve.763"(ptr %25, i64 %29)
+  %30 = call zeroext i1 @"$Vector.reserve.764"(ptr %25, i64 %29)
   %31 = zext i1 %30 to i8
   %32 = trunc i8 %31 to i1
   br i1 %32, label %and.lhs.true8, label %and.end
@@ -93644,7 +93727,7 @@ and.rhs:                                          ; preds = %and.lhs.true
   %36 = getelementptr %40, ptr %35, i32 0, i32 3
   %37 = load i32, ptr %36, align 4
   %38 = sext i32 %37 to i64
-  %39 = call zeroext i1 @"$Vector.reserve.771"(ptr %34, i64 %38)
+  %39 = call zeroext i1 @"$Vector.reserve.772"(ptr %34, i64 %38)
   %40 = zext i1 %39 to i8
   %41 = trunc i8 %40 to i1
   br label %and.end
@@ -93662,7 +93745,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true2
   %48 = getelementptr %40, ptr %47, i32 0, i32 3
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = call zeroext i1 @"$Vector.reserve.771"(ptr %46, i64 %50)
+  %51 = call zeroext i1 @"$Vector.reserve.772"(ptr %46, i64 %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %and.rhs, label %and.end
@@ -93674,7 +93757,7 @@ and.lhs.true2:                                    ; preds = %and.lhs.true3
   %57 = getelementptr %40, ptr %56, i32 0, i32 3
   %58 = load i32, ptr %57, align 4
   %59 = sext i32 %58 to i64
-  %60 = call zeroext i1 @"$Vector.reserve.763"(ptr %55, i64 %59)
+  %60 = call zeroext i1 @"$Vector.reserve.764"(ptr %55, i64 %59)
   %61 = zext i1 %60 to i8
   %62 = trunc i8 %61 to i1
   br i1 %62, label %and.lhs.true, label %and.end
@@ -93686,7 +93769,7 @@ and.lhs.true3:                                    ; preds = %and.lhs.true4
   %66 = getelementptr %40, ptr %65, i32 0, i32 3
   %67 = load i32, ptr %66, align 4
   %68 = sext i32 %67 to i64
-  %69 = call zeroext i1 @"$Vector.reserve.763"(ptr %64, i64 %68)
+  %69 = call zeroext i1 @"$Vector.reserve.764"(ptr %64, i64 %68)
   %70 = zext i1 %69 to i8
   %71 = trunc i8 %70 to i1
   br i1 %71, label %and.lhs.true2, label %and.end
@@ -93698,7 +93781,7 @@ and.lhs.true4:                                    ; preds = %and.lhs.true5
   %75 = getelementptr %40, ptr %74, i32 0, i32 5
   %76 = load i32, ptr %75, align 4
   %77 = sext i32 %76 to i64
-  %78 = call zeroext i1 @"$Vector.reserve.763"(ptr %73, i64 %77)
+  %78 = call zeroext i1 @"$Vector.reserve.764"(ptr %73, i64 %77)
   %79 = zext i1 %78 to i8
   %80 = trunc i8 %79 to i1
   br i1 %80, label %and.lhs.true3, label %and.end
@@ -93711,7 +93794,7 @@ and.lhs.true5:                                    ; preds = %and.lhs.true6
   %85 = load i32, ptr %84, align 4
   %86 = mul i32 4, %85
   %87 = sext i32 %86 to i64
-  %88 = call zeroext i1 @"$Vector.reserve.770"(ptr %82, i64 %87)
+  %88 = call zeroext i1 @"$Vector.reserve.771"(ptr %82, i64 %87)
   %89 = zext i1 %88 to i8
   %90 = trunc i8 %89 to i1
   br i1 %90, label %and.lhs.true4, label %and.end
@@ -93723,7 +93806,7 @@ and.lhs.true6:                                    ; preds = %and.lhs.true7
   %94 = getelementptr %40, ptr %93, i32 0, i32 5
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
-  %97 = call zeroext i1 @"$Vector.reserve.763"(ptr %92, i64 %96)
+  %97 = call zeroext i1 @"$Vector.reserve.764"(ptr %92, i64 %96)
   %98 = zext i1 %97 to i8
   %99 = trunc i8 %98 to i1
   br i1 %99, label %and.lhs.true5, label %and.end
@@ -93735,7 +93818,7 @@ and.lhs.true7:                                    ; preds = %and.lhs.true8
   %103 = getelementptr %40, ptr %102, i32 0, i32 3
   %104 = load i32, ptr %103, align 4
   %105 = sext i32 %104 to i64
-  %106 = call zeroext i1 @"$Vector.reserve.763"(ptr %101, i64 %105)
+  %106 = call zeroext i1 @"$Vector.reserve.764"(ptr %101, i64 %105)
   %107 = zext i1 %106 to i8
   %108 = trunc i8 %107 to i1
   br i1 %108, label %and.lhs.true6, label %and.end
@@ -93747,7 +93830,7 @@ and.lhs.true8:                                    ; preds = %merge
   %112 = getelementptr %40, ptr %111, i32 0, i32 3
   %113 = load i32, ptr %112, align 4
   %114 = sext i32 %113 to i64
-  %115 = call zeroext i1 @"$Vector.reserve.763"(ptr %110, i64 %114)
+  %115 = call zeroext i1 @"$Vector.reserve.764"(ptr %110, i64 %114)
   %116 = zext i1 %115 to i8
   %117 = trunc i8 %116 to i1
   br i1 %117, label %and.lhs.true7, label %and.end
@@ -93756,7 +93839,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.770"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.771"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93855,7 +93938,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.771"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.772"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -93995,24 +94078,24 @@ entry:
 
 define dso_local i32 @ledger_cancel(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5440" = alloca ptr, align 8
-  %"$5439" = alloca i64, align 8
+  %"$5443" = alloca ptr, align 8
+  %"$5442" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5439", align 8
-  store ptr %2, ptr %"$5440", align 8
+  store i64 %1, ptr %"$5442", align 8
+  store ptr %2, ptr %"$5443", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5439", align 8
-  %6 = load ptr, ptr %"$5440", align 8
-  %7 = call i32 @"$Loop.cancel.775"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5442", align 8
+  %6 = load ptr, ptr %"$5443", align 8
+  %7 = call i32 @"$Loop.cancel.776"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.cancel.775"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.cancel.776"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -94023,14 +94106,14 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.776"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
+  %6 = call i32 @"$Loop.order.777"(ptr %3, i64 %4, i1 zeroext true, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.order.776"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
+define internal i32 @"$Loop.order.777"(ptr %0, i64 %1, i1 zeroext %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -94052,11 +94135,11 @@ entry:
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %8, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %12)
+  call void @"$Loop.lock.778"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i64, ptr %request_id, align 8
-  %16 = call ptr @"$Loop.find_live.778"(ptr %14, i64 %15)
+  %16 = call ptr @"$Loop.find_live.779"(ptr %14, i64 %15)
   store ptr %16, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = icmp eq ptr %17, null
@@ -94066,7 +94149,7 @@ entry:
 
 then:                                             ; preds = %entry
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %21)
+  call void @"$Loop.unlock.780"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %message, align 8
   store ptr %23, ptr %target, align 8
@@ -94128,7 +94211,7 @@ merge4:                                           ; preds = %else6, %then5
   %48 = getelementptr %216, ptr %47, i32 0, i32 7
   %49 = call i32 @pthread_cond_signal(ptr %48)
   %50 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %50)
+  call void @"$Loop.unlock.780"(ptr %50)
   %51 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -94136,7 +94219,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.lock.777"(ptr %0) {
+define internal void @"$Loop.lock.778"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94146,7 +94229,7 @@ entry:
   ret void
 }
 
-define internal ptr @"$Loop.find_live.778"(ptr %0, i64 %1) {
+define internal ptr @"$Loop.find_live.779"(ptr %0, i64 %1) {
 entry:
   %i = alloca i64, align 8
   %request_id = alloca i64, align 8
@@ -94213,7 +94296,7 @@ dead2:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.unlock.779"(ptr %0) {
+define internal void @"$Loop.unlock.780"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -94253,7 +94336,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %215, ptr %13, i32 0, i32 0
-  call void @"$Loop.free.780"(ptr %14)
+  call void @"$Loop.free.781"(ptr %14)
   %15 = load %4, ptr %4, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = getelementptr %215, ptr %16, i32 0, i32 1
@@ -94270,7 +94353,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.free.780"(ptr %0) {
+define internal void @"$Loop.free.781"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94306,7 +94389,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.stop.781"(ptr %19)
+  call void @"$Loop.stop.782"(ptr %19)
   %20 = load %4, ptr %10, align 1
   %21 = load ptr, ptr %self, align 8
   %22 = getelementptr %216, ptr %21, i32 0, i32 17
@@ -94341,15 +94424,15 @@ forbody:                                          ; preds = %forcond
 merge1:                                           ; preds = %forcond
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %216, ptr %40, i32 0, i32 17
-  call void @"$Vector.free.725"(ptr %41)
+  call void @"$Vector.free.726"(ptr %41)
   %42 = load %4, ptr %8, align 1
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 18
-  call void @"$Vector.free.725"(ptr %44)
+  call void @"$Vector.free.726"(ptr %44)
   %45 = load %4, ptr %7, align 1
   %46 = load ptr, ptr %self, align 8
   %47 = getelementptr %216, ptr %46, i32 0, i32 19
-  call void @"$Vector.free.725"(ptr %47)
+  call void @"$Vector.free.726"(ptr %47)
   %48 = load %4, ptr %6, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %216, ptr %49, i32 0, i32 3
@@ -94403,7 +94486,7 @@ merge2:                                           ; preds = %else4, %then3
   ret void
 }
 
-define internal void @"$Loop.stop.781"(ptr %0) {
+define internal void @"$Loop.stop.782"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94428,7 +94511,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %9)
+  call void @"$Loop.lock.778"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load ptr, ptr %self, align 8
   %12 = getelementptr %216, ptr %11, i32 0, i32 11
@@ -94437,7 +94520,7 @@ merge:                                            ; preds = %else, %dead
   %14 = getelementptr %216, ptr %13, i32 0, i32 7
   %15 = call i32 @pthread_cond_broadcast(ptr %14)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %16)
+  call void @"$Loop.unlock.780"(ptr %16)
   %17 = load %4, ptr %1, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 9
@@ -94505,30 +94588,30 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
+  %"$5473" = alloca ptr, align 8
+  %"$5472" = alloca ptr, align 8
+  %"$5471" = alloca i32, align 4
   %"$5470" = alloca ptr, align 8
-  %"$5469" = alloca ptr, align 8
-  %"$5468" = alloca i32, align 4
-  %"$5467" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5467", align 8
-  store i32 %2, ptr %"$5468", align 4
-  store ptr %3, ptr %"$5469", align 8
-  store ptr %4, ptr %"$5470", align 8
+  store ptr %1, ptr %"$5470", align 8
+  store i32 %2, ptr %"$5471", align 4
+  store ptr %3, ptr %"$5472", align 8
+  store ptr %4, ptr %"$5473", align 8
   %5 = load ptr, ptr %"$handle", align 8
   %6 = getelementptr %215, ptr %5, i32 0, i32 0
-  %7 = load ptr, ptr %"$5467", align 8
-  %8 = load i32, ptr %"$5468", align 4
-  %9 = load ptr, ptr %"$5469", align 8
-  %10 = load ptr, ptr %"$5470", align 8
-  %11 = call i32 @"$Loop.decode_step.782"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
+  %7 = load ptr, ptr %"$5470", align 8
+  %8 = load i32, ptr %"$5471", align 4
+  %9 = load ptr, ptr %"$5472", align 8
+  %10 = load ptr, ptr %"$5473", align 8
+  %11 = call i32 @"$Loop.decode_step.783"(ptr %6, ptr %7, i32 %8, ptr %9, ptr %10)
   ret i32 %11
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_step.782"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_step.783"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94563,17 +94646,17 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %12)
   %13 = load %4, ptr %7, align 1
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %14)
+  call void @"$Loop.enter_turn.784"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
   %17 = load ptr, ptr %item, align 8
   %18 = load i32, ptr %token, align 4
   %19 = load ptr, ptr %logits, align 8
   %20 = load ptr, ptr %message, align 8
-  %21 = call i32 @"$Loop.decode_in_turn.789"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
+  %21 = call i32 @"$Loop.decode_in_turn.790"(ptr %16, ptr %17, i32 %18, ptr %19, ptr %20)
   store i32 %21, ptr %code, align 4
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %22)
+  call void @"$Loop.leave_turn.802"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load i32, ptr %code, align 4
   ret i32 %24
@@ -94582,7 +94665,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.enter_turn.783"(ptr %0) {
+define internal void @"$Loop.enter_turn.784"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94593,12 +94676,12 @@ entry:
   call void @"$Turnstile.enter"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %6)
+  call void @"$Loop.land.785"(ptr %6)
   %7 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal void @"$Loop.land.784"(ptr %0) {
+define internal void @"$Loop.land.785"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -94612,7 +94695,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.785"(ptr %6)
+  call void @"$Loop.sample.786"(ptr %6)
   %7 = load %4, ptr %5, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 3
@@ -94667,7 +94750,7 @@ merge:                                            ; preds = %else, %dead
 then2:                                            ; preds = %merge
   %39 = load ptr, ptr %self, align 8
   %40 = load i64, ptr %now, align 8
-  call void @"$Loop.record_step.788"(ptr %39, i64 %40)
+  call void @"$Loop.record_step.789"(ptr %39, i64 %40)
   %41 = load %4, ptr %3, align 1
   %42 = load ptr, ptr %self, align 8
   %43 = getelementptr %216, ptr %42, i32 0, i32 3
@@ -94699,7 +94782,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal void @"$Loop.sample.785"(ptr %0) {
+define internal void @"$Loop.sample.786"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -94730,7 +94813,7 @@ merge:                                            ; preds = %else, %dead
   %11 = getelementptr i8, ptr %10, i64 0
   store i8 0, ptr %11, align 1
   %12 = load ptr, ptr %self, align 8
-  %13 = call i32 @"$Loop.sample_launched.786"(ptr %12, ptr %message)
+  %13 = call i32 @"$Loop.sample_launched.787"(ptr %12, ptr %message)
   store i32 %13, ptr %code, align 4
   %14 = load ptr, ptr %self, align 8
   %15 = getelementptr %216, ptr %14, i32 0, i32 35
@@ -94765,7 +94848,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.sample_launched.786"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.sample_launched.787"(ptr %0, ptr %1) {
 entry:
   %code4 = alloca i32, align 4
   %begin = alloca i64, align 8
@@ -94815,13 +94898,13 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %merge1
   %20 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %20)
+  call void @"$Loop.lock.778"(ptr %20)
   %21 = load %4, ptr %5, align 1
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.787"(ptr %22)
+  call void @"$Loop.take_masks.788"(ptr %22)
   %23 = load %4, ptr %4, align 1
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %24)
+  call void @"$Loop.unlock.780"(ptr %24)
   %25 = load %4, ptr %3, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 3
@@ -94913,7 +94996,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.take_masks.787"(ptr %0) {
+define internal void @"$Loop.take_masks.788"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -95657,7 +95740,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.record_step.788"(ptr %0, i64 %1) {
+define internal void @"$Loop.record_step.789"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -95732,14 +95815,14 @@ else2:                                            ; preds = %else
 
 merge:                                            ; preds = %else2, %then1, %then
   %47 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %47)
+  call void @"$Loop.lock.778"(ptr %47)
   %48 = load %4, ptr %4, align 1
   %49 = load ptr, ptr %self, align 8
   %50 = getelementptr %216, ptr %49, i32 0, i32 39
   call void @"$StepRing.push"(ptr %50, ptr %step)
   %51 = load %4, ptr %3, align 1
   %52 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %52)
+  call void @"$Loop.unlock.780"(ptr %52)
   %53 = load %4, ptr %2, align 1
   ret void
 }
@@ -95767,7 +95850,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_in_turn.789"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.decode_in_turn.790"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %code24 = alloca i32, align 4
   %code19 = alloca i32, align 4
@@ -95787,7 +95870,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$Loop.check_usable_locked.790"(ptr %5, ptr %6)
+  %7 = call i32 @"$Loop.check_usable_locked.791"(ptr %5, ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -95809,7 +95892,7 @@ merge:                                            ; preds = %else, %dead
   %13 = load ptr, ptr %self, align 8
   %14 = load ptr, ptr %item, align 8
   %15 = load ptr, ptr %message, align 8
-  %16 = call i32 @"$Loop.check_state.792"(ptr %13, ptr %14, i32 1, ptr %15)
+  %16 = call i32 @"$Loop.check_state.793"(ptr %13, ptr %14, i32 1, ptr %15)
   store i32 %16, ptr %code1, align 4
   %17 = load i32, ptr %code1, align 4
   %18 = icmp ne i32 %17, 0
@@ -95862,7 +95945,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = add i64 %39, 1
   %41 = trunc i64 %40 to i32
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.grow_state.793"(ptr %34, ptr %35, i32 %41, ptr %42)
+  %43 = call i32 @"$Loop.grow_state.794"(ptr %34, ptr %35, i32 %41, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -95892,7 +95975,7 @@ then17:                                           ; preds = %merge12
   %54 = load ptr, ptr %self, align 8
   %55 = load ptr, ptr %item, align 8
   %56 = load ptr, ptr %message, align 8
-  %57 = call i32 @"$Loop.decode_last_token.796"(ptr %54, ptr %55, ptr null, ptr %56)
+  %57 = call i32 @"$Loop.decode_last_token.797"(ptr %54, ptr %55, ptr null, ptr %56)
   store i32 %57, ptr %code19, align 4
   %58 = load i32, ptr %code19, align 4
   %59 = icmp ne i32 %58, 0
@@ -95926,7 +96009,7 @@ merge16:                                          ; preds = %else18, %merge20
   %69 = load ptr, ptr %item, align 8
   %70 = load ptr, ptr %logits, align 8
   %71 = load ptr, ptr %message, align 8
-  %72 = call i32 @"$Loop.decode_last_token.796"(ptr %68, ptr %69, ptr %70, ptr %71)
+  %72 = call i32 @"$Loop.decode_last_token.797"(ptr %68, ptr %69, ptr %70, ptr %71)
   store i32 %72, ptr %code24, align 4
   %73 = load ptr, ptr %item, align 8
   %74 = call i32 @"$Sequence.num_uncomputed"(ptr %73)
@@ -95952,7 +96035,7 @@ dead28:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable_locked.790"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable_locked.791"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -95962,14 +96045,14 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %message, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %4)
+  call void @"$Loop.lock.778"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.check_usable.791"(ptr %6, ptr %7)
+  %8 = call i32 @"$Loop.check_usable.792"(ptr %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %9)
+  call void @"$Loop.unlock.780"(ptr %9)
   %10 = load %4, ptr %2, align 1
   %11 = load i32, ptr %code, align 4
   ret i32 %11
@@ -95978,7 +96061,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_usable.791"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_usable.792"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96039,7 +96122,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_state.792"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_state.793"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target7 = alloca ptr, align 8
@@ -96173,7 +96256,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.grow_state.793"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.grow_state.794"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %i = alloca i32, align 4
@@ -96190,12 +96273,12 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %item, align 8
   %7 = load i32, ptr %num_tokens, align 4
-  %8 = call i32 @"$Loop.missing_pages.794"(ptr %5, ptr %6, i32 %7)
+  %8 = call i32 @"$Loop.missing_pages.795"(ptr %5, ptr %6, i32 %7)
   store i32 %8, ptr %missing, align 4
   %9 = load ptr, ptr %self, align 8
   %10 = load i32, ptr %missing, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_room.795"(ptr %9, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.check_room.796"(ptr %9, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -96248,7 +96331,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.missing_pages.794"(ptr %0, ptr %1, i32 %2) {
+define internal i32 @"$Loop.missing_pages.795"(ptr %0, ptr %1, i32 %2) {
 entry:
   %missing = alloca i32, align 4
   %num_tokens = alloca i32, align 4
@@ -96280,7 +96363,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_room.795"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_room.796"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -96351,7 +96434,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.decode_last_token.796"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.decode_last_token.797"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %4 = alloca %4, align 8
@@ -96409,7 +96492,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %then
   %37 = load ptr, ptr %self, align 8
   %38 = load ptr, ptr %message, align 8
-  %39 = call i32 @"$Loop.run_step.797"(ptr %37, ptr %38)
+  %39 = call i32 @"$Loop.run_step.798"(ptr %37, ptr %38)
   store i32 %39, ptr %code, align 4
   %40 = load i32, ptr %code, align 4
   %41 = icmp ne i32 %40, 0
@@ -96449,14 +96532,14 @@ merge1:                                           ; preds = %else3, %dead
   %61 = load i32, ptr %60, align 4
   %62 = sub i32 %61, 1
   %63 = load ptr, ptr %message, align 8
-  %64 = call i32 @"$Loop.check_logits.800"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
+  %64 = call i32 @"$Loop.check_logits.801"(ptr %53, ptr %54, i32 %58, i32 %62, ptr %63)
   ret i32 %64
 
 dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.run_step.797"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.run_step.798"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %counters = alloca ptr, align 8
@@ -96504,7 +96587,7 @@ else3:                                            ; preds = %then
 
 merge1:                                           ; preds = %else3, %then2
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.799"(ptr %26)
+  call void @"$Loop.check_ranks.800"(ptr %26)
   %27 = load %4, ptr %3, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -96669,7 +96752,7 @@ then2:                                            ; preds = %then
   %40 = load ptr, ptr %self, align 8
   %41 = getelementptr %217, ptr %40, i32 0, i32 8
   %42 = load i32, ptr %41, align 4
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.798", i32 %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 1024, ptr @"$string.799", i32 %42)
   %44 = load ptr, ptr %target, align 8
   %45 = getelementptr %5, ptr %44, i32 0, i32 0
   %46 = getelementptr [1024 x i8], ptr %45, i32 0, i32 0
@@ -97314,7 +97397,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.check_ranks.799"(ptr %0) {
+define internal void @"$Loop.check_ranks.800"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97358,13 +97441,13 @@ merge:                                            ; preds = %else, %dead
 
 then2:                                            ; preds = %merge
   %24 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %24)
+  call void @"$Loop.lock.778"(ptr %24)
   %25 = load %4, ptr %2, align 1
   %26 = load ptr, ptr %self, align 8
   %27 = getelementptr %216, ptr %26, i32 0, i32 15
   store i8 0, ptr %27, align 1
   %28 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %28)
+  call void @"$Loop.unlock.780"(ptr %28)
   %29 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97375,7 +97458,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal i32 @"$Loop.check_logits.800"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.check_logits.801"(ptr %0, ptr %1, i32 %2, i32 %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -97450,7 +97533,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.leave_turn.801"(ptr %0) {
+define internal void @"$Loop.leave_turn.802"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97458,10 +97541,10 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.802"(ptr %4)
+  call void @"$Loop.publish.803"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
-  call void @"$Loop.wake.809"(ptr %6)
+  call void @"$Loop.wake.810"(ptr %6)
   %7 = load %4, ptr %2, align 1
   %8 = load ptr, ptr %self, align 8
   %9 = getelementptr %216, ptr %8, i32 0, i32 5
@@ -97470,7 +97553,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.publish.802"(ptr %0) {
+define internal void @"$Loop.publish.803"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97504,27 +97587,27 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %17)
+  call void @"$Loop.lock.778"(ptr %17)
   %18 = load %4, ptr %8, align 1
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_events.803"(ptr %19)
+  call void @"$Loop.publish_events.804"(ptr %19)
   %20 = load %4, ptr %7, align 1
   %21 = load ptr, ptr %self, align 8
-  call void @"$Loop.remove_ended.805"(ptr %21)
+  call void @"$Loop.remove_ended.806"(ptr %21)
   %22 = load %4, ptr %6, align 1
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_outputs.806"(ptr %23)
+  call void @"$Loop.publish_outputs.807"(ptr %23)
   %24 = load %4, ptr %5, align 1
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.807"(ptr %25)
+  call void @"$Loop.publish_counters.808"(ptr %25)
   %26 = load %4, ptr %4, align 1
   %27 = load ptr, ptr %self, align 8
-  %28 = call i64 @"$Loop.next_wake.808"(ptr %27)
+  %28 = call i64 @"$Loop.next_wake.809"(ptr %27)
   %29 = load ptr, ptr %self, align 8
   %30 = getelementptr %216, ptr %29, i32 0, i32 24
   store i64 %28, ptr %30, align 8
   %31 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %31)
+  call void @"$Loop.unlock.780"(ptr %31)
   %32 = load %4, ptr %3, align 1
   %33 = load ptr, ptr %s, align 8
   %34 = getelementptr %39, ptr %33, i32 0, i32 6
@@ -97564,7 +97647,7 @@ merge1:                                           ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_events.803"(ptr %0) {
+define internal void @"$Loop.publish_events.804"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -97644,7 +97727,7 @@ and.lhs.true:                                     ; preds = %condition
 
 then:                                             ; preds = %merge
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.announce.804"(ptr %54)
+  call void @"$Loop.announce.805"(ptr %54)
   %55 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -97655,7 +97738,7 @@ merge1:                                           ; preds = %else, %then
   ret void
 }
 
-define internal void @"$Loop.announce.804"(ptr %0) {
+define internal void @"$Loop.announce.805"(ptr %0) {
 entry:
   %one = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97671,7 +97754,7 @@ entry:
   ret void
 }
 
-define internal void @"$Loop.remove_ended.805"(ptr %0) {
+define internal void @"$Loop.remove_ended.806"(ptr %0) {
 entry:
   %i = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97726,7 +97809,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_outputs.806"(ptr %0) {
+define internal void @"$Loop.publish_outputs.807"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -97770,7 +97853,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.publish_counters.807"(ptr %0) {
+define internal void @"$Loop.publish_counters.808"(ptr %0) {
 entry:
   %p = alloca ptr, align 8
   %s = alloca ptr, align 8
@@ -97871,7 +97954,7 @@ entry:
   ret void
 }
 
-define internal i64 @"$Loop.next_wake.808"(ptr %0) {
+define internal i64 @"$Loop.next_wake.809"(ptr %0) {
 entry:
   %deadline = alloca i64, align 8
   %self = alloca ptr, align 8
@@ -97925,14 +98008,14 @@ dead1:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Loop.wake.809"(ptr %0) {
+define internal void @"$Loop.wake.810"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %3)
+  call void @"$Loop.lock.778"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
@@ -97941,7 +98024,7 @@ entry:
   %8 = getelementptr %216, ptr %7, i32 0, i32 7
   %9 = call i32 @pthread_cond_signal(ptr %8)
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %10)
+  call void @"$Loop.unlock.780"(ptr %10)
   %11 = load %4, ptr %1, align 1
   ret void
 }
@@ -98011,14 +98094,14 @@ entry:
 define dso_local void @ledger_free_state(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5479" = alloca ptr, align 8
+  %"$5482" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5479", align 8
+  store ptr %1, ptr %"$5482", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5479", align 8
-  call void @"$Loop.free_state.810"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5482", align 8
+  call void @"$Loop.free_state.811"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -98026,7 +98109,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.free_state.810"(ptr %0, ptr %1) {
+define internal void @"$Loop.free_state.811"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98036,19 +98119,19 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %item, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %5)
+  call void @"$Loop.enter_turn.784"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.811"(ptr %7, ptr %8)
+  call void @"$Loop.close_state.812"(ptr %7, ptr %8)
   %9 = load %4, ptr %3, align 1
   %10 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %10)
+  call void @"$Loop.leave_turn.802"(ptr %10)
   %11 = load %4, ptr %2, align 1
   ret void
 }
 
-define internal void @"$Loop.close_state.811"(ptr %0, ptr %1) {
+define internal void @"$Loop.close_state.812"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98082,14 +98165,14 @@ entry:
 define dso_local void @ledger_info(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5455" = alloca ptr, align 8
+  %"$5458" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5455", align 8
+  store ptr %1, ptr %"$5458", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load ptr, ptr %"$5455", align 8
-  call void @"$Loop.info.812"(ptr %4, ptr %5)
+  %5 = load ptr, ptr %"$5458", align 8
+  call void @"$Loop.info.813"(ptr %4, ptr %5)
   %6 = load %4, ptr %2, align 1
   ret void
 
@@ -98097,7 +98180,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.info.812"(ptr %0, ptr %1) {
+define internal void @"$Loop.info.813"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %p = alloca ptr, align 8
@@ -98107,7 +98190,7 @@ entry:
   store ptr %0, ptr %self, align 8
   store ptr %1, ptr %target, align 8
   %4 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %4)
+  call void @"$Loop.lock.778"(ptr %4)
   %5 = load %4, ptr %3, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %216, ptr %6, i32 0, i32 26
@@ -98269,7 +98352,7 @@ merge:                                            ; preds = %else, %then
   %132 = getelementptr %194, ptr %131, i32 0, i32 50
   store i64 %130, ptr %132, align 8
   %133 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %133)
+  call void @"$Loop.unlock.780"(ptr %133)
   %134 = load %4, ptr %2, align 1
   ret void
 }
@@ -98315,7 +98398,7 @@ entry:
   store ptr %0, ptr %"$handle", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  call void @"$Loop.iterate.813"(ptr %3)
+  call void @"$Loop.iterate.814"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret void
 
@@ -98323,7 +98406,7 @@ dead:                                             ; No predecessors!
   ret void
 }
 
-define internal void @"$Loop.iterate.813"(ptr %0) {
+define internal void @"$Loop.iterate.814"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98335,14 +98418,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %8 = load ptr, ptr %self, align 8
-  %9 = call zeroext i1 @"$Loop.has_pending_orders.814"(ptr %8)
+  %9 = call zeroext i1 @"$Loop.has_pending_orders.815"(ptr %8)
   %10 = zext i1 %9 to i8
   %11 = trunc i8 %10 to i1
   br i1 %11, label %then, label %else
 
 then:                                             ; preds = %entry
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %12)
+  call void @"$Loop.land.785"(ptr %12)
   %13 = load %4, ptr %7, align 1
   br label %merge
 
@@ -98351,10 +98434,10 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %then
   %14 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_orders.815"(ptr %14)
+  call void @"$Loop.take_orders.816"(ptr %14)
   %15 = load %4, ptr %6, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.799"(ptr %16)
+  call void @"$Loop.check_ranks.800"(ptr %16)
   %17 = load %4, ptr %5, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %216, ptr %18, i32 0, i32 3
@@ -98365,27 +98448,27 @@ merge:                                            ; preds = %else, %then
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.resume_launched.818"(ptr %23)
+  call void @"$Loop.resume_launched.819"(ptr %23)
   %24 = load %4, ptr %4, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.822"(ptr %25)
+  call void @"$Loop.make_step.823"(ptr %25)
   %26 = load %4, ptr %3, align 1
   br label %merge1
 
 merge1:                                           ; preds = %else3, %then2
   %27 = load ptr, ptr %self, align 8
-  call void @"$Loop.check_ranks.799"(ptr %27)
+  call void @"$Loop.check_ranks.800"(ptr %27)
   %28 = load %4, ptr %2, align 1
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish.802"(ptr %29)
+  call void @"$Loop.publish.803"(ptr %29)
   %30 = load %4, ptr %1, align 1
   ret void
 }
 
-define internal zeroext i1 @"$Loop.has_pending_orders.814"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_pending_orders.815"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %pending = alloca i8, align 1
@@ -98393,14 +98476,14 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %3)
+  call void @"$Loop.lock.778"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 13
   %7 = load i8, ptr %6, align 1
   store i8 %7, ptr %pending, align 1
   %8 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %8)
+  call void @"$Loop.unlock.780"(ptr %8)
   %9 = load %4, ptr %1, align 1
   %10 = load i8, ptr %pending, align 1
   %11 = icmp ne i8 %10, 0
@@ -98410,7 +98493,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.take_orders.815"(ptr %0) {
+define internal void @"$Loop.take_orders.816"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98427,7 +98510,7 @@ entry:
   %10 = getelementptr %39, ptr %9, i32 0, i32 20
   store i64 %7, ptr %10, align 8
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %11)
+  call void @"$Loop.lock.778"(ptr %11)
   %12 = load %4, ptr %6, align 1
   %13 = load ptr, ptr %self, align 8
   %14 = getelementptr %216, ptr %13, i32 0, i32 17
@@ -98482,7 +98565,7 @@ merge:                                            ; preds = %forcond
   call void @"$Vector.clear.101"(ptr %49)
   %50 = load %4, ptr %4, align 1
   %51 = load ptr, ptr %self, align 8
-  call void @"$Loop.take_masks.787"(ptr %51)
+  call void @"$Loop.take_masks.788"(ptr %51)
   %52 = load %4, ptr %3, align 1
   %53 = load ptr, ptr %self, align 8
   %54 = getelementptr %216, ptr %53, i32 0, i32 13
@@ -98492,7 +98575,7 @@ merge:                                            ; preds = %forcond
 
 then:                                             ; preds = %and.lhs.true
   %57 = load ptr, ptr %self, align 8
-  call void @"$Loop.obey_all.816"(ptr %57)
+  call void @"$Loop.obey_all.817"(ptr %57)
   %58 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -98501,7 +98584,7 @@ else:                                             ; preds = %and.lhs.true, %merg
 
 merge1:                                           ; preds = %else, %then
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %59)
+  call void @"$Loop.unlock.780"(ptr %59)
   %60 = load %4, ptr %1, align 1
   ret void
 
@@ -98514,7 +98597,7 @@ and.lhs.true:                                     ; preds = %merge
   br i1 %65, label %else, label %then
 }
 
-define internal void @"$Loop.obey_all.816"(ptr %0) {
+define internal void @"$Loop.obey_all.817"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %i = alloca i64, align 8
@@ -98545,7 +98628,7 @@ forbody:                                          ; preds = %forcond
   %17 = load i64, ptr %i, align 8
   %18 = getelementptr ptr, ptr %16, i64 %17
   %19 = load ptr, ptr %18, align 8
-  call void @"$Loop.obey.817"(ptr %12, ptr %19)
+  call void @"$Loop.obey.818"(ptr %12, ptr %19)
   %20 = load %4, ptr %1, align 1
   %21 = add i64 %6, 1
   store i64 %21, ptr %i, align 8
@@ -98558,7 +98641,7 @@ merge:                                            ; preds = %forcond
   ret void
 }
 
-define internal void @"$Loop.obey.817"(ptr %0, ptr %1) {
+define internal void @"$Loop.obey.818"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98632,7 +98715,7 @@ and.lhs.true:                                     ; preds = %else3
   br i1 %33, label %then4, label %else5
 }
 
-define internal void @"$Loop.resume_launched.818"(ptr %0) {
+define internal void @"$Loop.resume_launched.819"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98641,7 +98724,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %5 = load ptr, ptr %self, align 8
-  %6 = call zeroext i1 @"$Loop.waits_for_masks.819"(ptr %5)
+  %6 = call zeroext i1 @"$Loop.waits_for_masks.820"(ptr %5)
   %7 = zext i1 %6 to i8
   %8 = icmp eq i8 %7, 0
   %9 = zext i1 %8 to i8
@@ -98666,23 +98749,23 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %17 = load ptr, ptr %self, align 8
-  call void @"$Loop.sample.785"(ptr %17)
+  call void @"$Loop.sample.786"(ptr %17)
   %18 = load %4, ptr %3, align 1
   %19 = load ptr, ptr %self, align 8
-  %20 = call zeroext i1 @"$Loop.lands_at_once.821"(ptr %19)
+  %20 = call zeroext i1 @"$Loop.lands_at_once.822"(ptr %19)
   %21 = zext i1 %20 to i8
   %22 = trunc i8 %21 to i1
   br i1 %22, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %23)
+  call void @"$Loop.land.785"(ptr %23)
   %24 = load %4, ptr %2, align 1
   br label %merge1
 
 else3:                                            ; preds = %merge
   %25 = load ptr, ptr %self, align 8
-  call void @"$Loop.make_step.822"(ptr %25)
+  call void @"$Loop.make_step.823"(ptr %25)
   %26 = load %4, ptr %1, align 1
   br label %merge1
 
@@ -98690,7 +98773,7 @@ merge1:                                           ; preds = %else3, %then2
   ret void
 }
 
-define internal zeroext i1 @"$Loop.waits_for_masks.819"(ptr %0) {
+define internal zeroext i1 @"$Loop.waits_for_masks.820"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -98741,7 +98824,7 @@ else3:                                            ; preds = %merge
 merge1:                                           ; preds = %else3, %dead4
   %19 = load ptr, ptr %self, align 8
   %20 = load i64, ptr %now, align 8
-  call void @"$Loop.find_due.820"(ptr %19, i64 %20)
+  call void @"$Loop.find_due.821"(ptr %19, i64 %20)
   %21 = load %4, ptr %1, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %216, ptr %22, i32 0, i32 34
@@ -98779,7 +98862,7 @@ dead5:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.find_due.820"(ptr %0, i64 %1) {
+define internal void @"$Loop.find_due.821"(ptr %0, i64 %1) {
 entry:
   %forward_ns = alloca i64, align 8
   %now = alloca i64, align 8
@@ -98836,7 +98919,7 @@ and.lhs.true:                                     ; preds = %entry
   br i1 %34, label %then, label %else
 }
 
-define internal zeroext i1 @"$Loop.lands_at_once.821"(ptr %0) {
+define internal zeroext i1 @"$Loop.lands_at_once.822"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -98874,7 +98957,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.make_step.822"(ptr %0) {
+define internal void @"$Loop.make_step.823"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %has_step = alloca i8, align 1
@@ -98894,7 +98977,7 @@ entry:
   %10 = zext i1 %9 to i8
   store i8 %10, ptr %was_in_flight, align 1
   %11 = load ptr, ptr %self, align 8
-  %12 = call zeroext i1 @"$Loop.plan.823"(ptr %11)
+  %12 = call zeroext i1 @"$Loop.plan.824"(ptr %11)
   %13 = zext i1 %12 to i8
   store i8 %13, ptr %has_step, align 1
   %14 = load i8, ptr %has_step, align 1
@@ -98922,7 +99005,7 @@ or.end:                                           ; preds = %or.rhs, %or.lhs.fal
   %29 = load ptr, ptr %self, align 8
   %30 = load i8, ptr %has_step, align 1
   %31 = icmp ne i8 %30, 0
-  call void @"$Loop.advance_planned.824"(ptr %29, i1 zeroext %31)
+  call void @"$Loop.advance_planned.825"(ptr %29, i1 zeroext %31)
   %32 = load %4, ptr %1, align 1
   ret void
 
@@ -98940,7 +99023,7 @@ or.lhs.false1:                                    ; preds = %entry
   br i1 %39, label %or.end, label %or.lhs.false
 }
 
-define internal zeroext i1 @"$Loop.plan.823"(ptr %0) {
+define internal zeroext i1 @"$Loop.plan.824"(ptr %0) {
 entry:
   %has_step = alloca i8, align 1
   %1 = alloca %4, align 8
@@ -98983,7 +99066,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Loop.advance_planned.824"(ptr %0, i1 zeroext %1) {
+define internal void @"$Loop.advance_planned.825"(ptr %0, i1 zeroext %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -98994,7 +99077,7 @@ entry:
   %4 = zext i1 %1 to i8
   store i8 %4, ptr %has_step, align 1
   %5 = load ptr, ptr %self, align 8
-  %6 = call i32 @"$Loop.perform_transfers.825"(ptr %5)
+  %6 = call i32 @"$Loop.perform_transfers.826"(ptr %5)
   %7 = icmp eq i32 %6, 0
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
@@ -99015,13 +99098,13 @@ and.end:                                          ; preds = %and.rhs, %entry
 
 then:                                             ; preds = %and.end
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.execute.830"(ptr %16)
+  call void @"$Loop.execute.831"(ptr %16)
   %17 = load %4, ptr %3, align 1
   br label %merge
 
 else:                                             ; preds = %and.end
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %18)
+  call void @"$Loop.land.785"(ptr %18)
   %19 = load %4, ptr %2, align 1
   br label %merge
 
@@ -99029,7 +99112,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.perform_transfers.825"(ptr %0) {
+define internal i32 @"$Loop.perform_transfers.826"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99091,7 +99174,7 @@ forbody:                                          ; preds = %forcond
 then:                                             ; preds = %forbody
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
-  %33 = call i32 @"$Loop.save.826"(ptr %31, ptr %32, ptr %message)
+  %33 = call i32 @"$Loop.save.827"(ptr %31, ptr %32, ptr %message)
   store i32 %33, ptr %code, align 4
   %34 = load i32, ptr %code, align 4
   %35 = icmp ne i32 %34, 0
@@ -99172,7 +99255,7 @@ forbody7:                                         ; preds = %forcond6
 then12:                                           ; preds = %forbody7
   %77 = load ptr, ptr %self, align 8
   %78 = load ptr, ptr %item9, align 8
-  %79 = call i32 @"$Loop.restore.828"(ptr %77, ptr %78, ptr %message10)
+  %79 = call i32 @"$Loop.restore.829"(ptr %77, ptr %78, ptr %message10)
   store i32 %79, ptr %code14, align 4
   %80 = load i32, ptr %code14, align 4
   %81 = icmp ne i32 %80, 0
@@ -99253,7 +99336,7 @@ forbody20:                                        ; preds = %forcond19
 then25:                                           ; preds = %forbody20
   %123 = load ptr, ptr %self, align 8
   %124 = load ptr, ptr %item22, align 8
-  %125 = call i32 @"$Loop.recount.829"(ptr %123, ptr %124, ptr %message23)
+  %125 = call i32 @"$Loop.recount.830"(ptr %123, ptr %124, ptr %message23)
   store i32 %125, ptr %code27, align 4
   %126 = load i32, ptr %code27, align 4
   %127 = icmp ne i32 %126, 0
@@ -99305,7 +99388,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.save.826"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.save.827"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -99364,7 +99447,7 @@ then2:                                            ; preds = %then
   %39 = getelementptr %71, ptr %38, i32 0, i32 15
   %40 = getelementptr %17, ptr %39, i32 0, i32 1
   %41 = load i64, ptr %40, align 8
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.663", i64 %37, i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %36, i64 1024, ptr @"$string.664", i64 %37, i64 %41)
   %43 = load ptr, ptr %target, align 8
   %44 = getelementptr %5, ptr %43, i32 0, i32 0
   %45 = getelementptr [1024 x i8], ptr %44, i32 0, i32 0
@@ -99440,7 +99523,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.665", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.666", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -99549,7 +99632,7 @@ then2:                                            ; preds = %then
   %30 = load ptr, ptr %self, align 8
   %31 = getelementptr %217, ptr %30, i32 0, i32 9
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.827", ptr %29, i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.828", ptr %29, i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -99600,7 +99683,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.restore.828"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.restore.829"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -99659,7 +99742,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.664", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.665", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -99721,7 +99804,7 @@ dead2:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.recount.829"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.recount.830"(ptr %0, ptr %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -99913,7 +99996,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.execute.830"(ptr %0) {
+define internal void @"$Loop.execute.831"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -99930,7 +100013,7 @@ entry:
   %9 = getelementptr i8, ptr %8, i64 0
   store i8 0, ptr %9, align 1
   %10 = load ptr, ptr %self, align 8
-  %11 = call i32 @"$Loop.launch.831"(ptr %10, ptr %message)
+  %11 = call i32 @"$Loop.launch.832"(ptr %10, ptr %message)
   store i32 %11, ptr %code, align 4
   %12 = load i32, ptr %code, align 4
   %13 = icmp ne i32 %12, 0
@@ -99951,7 +100034,7 @@ then:                                             ; preds = %and.lhs.true
 
 else:                                             ; preds = %and.lhs.true, %entry
   %23 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %23)
+  call void @"$Loop.land.785"(ptr %23)
   %24 = load %4, ptr %5, align 1
   br label %merge
 
@@ -100007,14 +100090,14 @@ merge1:                                           ; preds = %else3, %dead
   %54 = getelementptr %216, ptr %53, i32 0, i32 31
   store i64 %52, ptr %54, align 8
   %55 = load ptr, ptr %self, align 8
-  %56 = call zeroext i1 @"$Loop.lands_at_once.821"(ptr %55)
+  %56 = call zeroext i1 @"$Loop.lands_at_once.822"(ptr %55)
   %57 = zext i1 %56 to i8
   %58 = trunc i8 %57 to i1
   br i1 %58, label %and.lhs.true7, label %else6
 
 then5:                                            ; preds = %and.lhs.true7
   %59 = load ptr, ptr %self, align 8
-  call void @"$Loop.land.784"(ptr %59)
+  call void @"$Loop.land.785"(ptr %59)
   %60 = load %4, ptr %1, align 1
   br label %merge4
 
@@ -100033,7 +100116,7 @@ and.lhs.true7:                                    ; preds = %merge1
   br i1 %65, label %else6, label %then5
 }
 
-define internal i32 @"$Loop.launch.831"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.launch.832"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %3 = alloca %4, align 8
@@ -100112,7 +100195,7 @@ then2:                                            ; preds = %merge
   %49 = load %4, ptr %3, align 1
   %50 = load ptr, ptr %self, align 8
   %51 = load i64, ptr %spent, align 8
-  call void @"$Loop.describe_step.832"(ptr %50, i64 %51)
+  call void @"$Loop.describe_step.833"(ptr %50, i64 %51)
   %52 = load %4, ptr %2, align 1
   br label %merge1
 
@@ -100127,7 +100210,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.describe_step.832"(ptr %0, i64 %1) {
+define internal void @"$Loop.describe_step.833"(ptr %0, i64 %1) {
 entry:
   %step = alloca ptr, align 8
   %launch_ns = alloca i64, align 8
@@ -100362,7 +100445,7 @@ merge:                                            ; preds = %else, %then
   %131 = load ptr, ptr %self, align 8
   %132 = getelementptr %215, ptr %131, i32 0, i32 1
   %133 = load ptr, ptr %message, align 8
-  %134 = call i32 @"$Loop.init.833"(ptr %128, ptr %130, ptr %chosen, ptr %132, ptr %133)
+  %134 = call i32 @"$Loop.init.834"(ptr %128, ptr %130, ptr %chosen, ptr %132, ptr %133)
   store i32 %134, ptr %code, align 4
   %135 = load ptr, ptr %self, align 8
   %136 = getelementptr %215, ptr %135, i32 0, i32 4
@@ -100743,7 +100826,7 @@ entry:
   store ptr %0, ptr %target, align 8
   store ptr %1, ptr %shape, align 8
   %2 = load ptr, ptr %shape, align 8
-  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).570"(ptr %2)
+  %3 = call i64 @"$anon (./terra/scheduling/batch.t:109).571"(ptr %2)
   store i64 %3, ptr %input_bytes, align 8
   %4 = load i64, ptr %input_bytes, align 8
   %5 = load ptr, ptr %shape, align 8
@@ -100772,7 +100855,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.init.833"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.init.834"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %code1 = alloca i32, align 4
@@ -100830,7 +100913,7 @@ entry:
   %37 = load %4, ptr %6, align 1
   %38 = load ptr, ptr %self, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.init_lists.834"(ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.init_lists.835"(ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -100851,7 +100934,7 @@ else:                                             ; preds = %entry
 merge:                                            ; preds = %else, %dead
   %46 = load ptr, ptr %self, align 8
   %47 = load ptr, ptr %message, align 8
-  %48 = call i32 @"$Loop.init_scheduler.835"(ptr %46, ptr %47)
+  %48 = call i32 @"$Loop.init_scheduler.836"(ptr %46, ptr %47)
   store i32 %48, ptr %code1, align 4
   %49 = load i32, ptr %code1, align 4
   %50 = icmp ne i32 %49, 0
@@ -100871,7 +100954,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %54 = load ptr, ptr %self, align 8
-  call void @"$Loop.publish_counters.807"(ptr %54)
+  call void @"$Loop.publish_counters.808"(ptr %54)
   %55 = load %4, ptr %5, align 1
   ret i32 0
 
@@ -100879,7 +100962,7 @@ dead6:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_lists.834"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_lists.835"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target9 = alloca ptr, align 8
@@ -100949,7 +101032,7 @@ and.lhs.true:                                     ; preds = %and.lhs.true1
   %47 = getelementptr %216, ptr %46, i32 0, i32 20
   %48 = load i32, ptr %47, align 4
   %49 = sext i32 %48 to i64
-  %50 = call zeroext i1 @"$Vector.reserve.763"(ptr %45, i64 %49)
+  %50 = call zeroext i1 @"$Vector.reserve.764"(ptr %45, i64 %49)
   %51 = zext i1 %50 to i8
   %52 = trunc i8 %51 to i1
   br i1 %52, label %and.rhs, label %and.end
@@ -100961,7 +101044,7 @@ and.lhs.true1:                                    ; preds = %and.lhs.true2
   %56 = getelementptr %216, ptr %55, i32 0, i32 20
   %57 = load i32, ptr %56, align 4
   %58 = sext i32 %57 to i64
-  %59 = call zeroext i1 @"$Vector.reserve.763"(ptr %54, i64 %58)
+  %59 = call zeroext i1 @"$Vector.reserve.764"(ptr %54, i64 %58)
   %60 = zext i1 %59 to i8
   %61 = trunc i8 %60 to i1
   br i1 %61, label %and.lhs.true, label %and.end
@@ -100973,7 +101056,7 @@ and.lhs.true2:                                    ; preds = %entry
   %65 = getelementptr %216, ptr %64, i32 0, i32 20
   %66 = load i32, ptr %65, align 4
   %67 = sext i32 %66 to i64
-  %68 = call zeroext i1 @"$Vector.reserve.763"(ptr %63, i64 %67)
+  %68 = call zeroext i1 @"$Vector.reserve.764"(ptr %63, i64 %67)
   %69 = zext i1 %68 to i8
   %70 = trunc i8 %69 to i1
   br i1 %70, label %and.lhs.true1, label %and.end
@@ -100995,7 +101078,7 @@ then4:                                            ; preds = %then
   %80 = load ptr, ptr %self, align 8
   %81 = getelementptr %216, ptr %80, i32 0, i32 20
   %82 = load i32, ptr %81, align 4
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.764", i32 %82)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.765", i32 %82)
   %84 = load ptr, ptr %target, align 8
   %85 = getelementptr %5, ptr %84, i32 0, i32 0
   %86 = getelementptr [1024 x i8], ptr %85, i32 0, i32 0
@@ -101046,7 +101129,7 @@ then11:                                           ; preds = %then7
   %107 = call ptr @__errno_location()
   %108 = load i32, ptr %107, align 4
   %109 = call ptr @strerror(i32 %108)
-  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.765", ptr %109)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %106, i64 1024, ptr @"$string.766", ptr %109)
   %111 = load ptr, ptr %target9, align 8
   %112 = getelementptr %5, ptr %111, i32 0, i32 0
   %113 = getelementptr [1024 x i8], ptr %112, i32 0, i32 0
@@ -101074,7 +101157,7 @@ dead14:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.init_scheduler.835"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.init_scheduler.836"(ptr %0, ptr %1) {
 entry:
   %chosen = alloca %40, align 8
   %2 = alloca %4, align 8
@@ -101103,7 +101186,7 @@ entry:
   %18 = load ptr, ptr %o, align 8
   %19 = getelementptr %38, ptr %18, i32 0, i32 11
   %20 = load ptr, ptr %19, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %14, ptr %17, ptr %20)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %14, ptr %17, ptr %20)
   %21 = load %4, ptr %4, align 1
   %22 = load ptr, ptr %self, align 8
   %23 = getelementptr %216, ptr %22, i32 0, i32 4
@@ -101178,27 +101261,27 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_poll(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5451" = alloca ptr, align 8
-  %"$5450" = alloca i32, align 4
-  %"$5449" = alloca ptr, align 8
+  %"$5454" = alloca ptr, align 8
+  %"$5453" = alloca i32, align 4
+  %"$5452" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5449", align 8
-  store i32 %2, ptr %"$5450", align 4
-  store ptr %3, ptr %"$5451", align 8
+  store ptr %1, ptr %"$5452", align 8
+  store i32 %2, ptr %"$5453", align 4
+  store ptr %3, ptr %"$5454", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5449", align 8
-  %7 = load i32, ptr %"$5450", align 4
-  %8 = load ptr, ptr %"$5451", align 8
-  %9 = call i32 @"$Loop.poll.836"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5452", align 8
+  %7 = load i32, ptr %"$5453", align 4
+  %8 = load ptr, ptr %"$5454", align 8
+  %9 = call i32 @"$Loop.poll.837"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.poll.836"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.poll.837"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %value = alloca i64, align 8
@@ -101249,7 +101332,7 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %22 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %22)
+  call void @"$Loop.lock.778"(ptr %22)
   %23 = load %4, ptr %5, align 1
   %24 = load ptr, ptr %self, align 8
   %25 = getelementptr %216, ptr %24, i32 0, i32 21
@@ -101282,7 +101365,7 @@ merge2:                                           ; preds = %else4, %then3
   %42 = getelementptr %216, ptr %41, i32 0, i32 7
   %43 = call i32 @pthread_cond_signal(ptr %42)
   %44 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %44)
+  call void @"$Loop.unlock.780"(ptr %44)
   %45 = load %4, ptr %4, align 1
   ret i32 0
 
@@ -101292,24 +101375,24 @@ dead5:                                            ; No predecessors!
 
 define dso_local i32 @ledger_preempt(ptr %0, i64 %1, ptr %2) {
 entry:
-  %"$5443" = alloca ptr, align 8
-  %"$5442" = alloca i64, align 8
+  %"$5446" = alloca ptr, align 8
+  %"$5445" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5442", align 8
-  store ptr %2, ptr %"$5443", align 8
+  store i64 %1, ptr %"$5445", align 8
+  store ptr %2, ptr %"$5446", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i64, ptr %"$5442", align 8
-  %6 = load ptr, ptr %"$5443", align 8
-  %7 = call i32 @"$Loop.preempt.837"(ptr %4, i64 %5, ptr %6)
+  %5 = load i64, ptr %"$5445", align 8
+  %6 = load ptr, ptr %"$5446", align 8
+  %7 = call i32 @"$Loop.preempt.838"(ptr %4, i64 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.preempt.837"(ptr %0, i64 %1, ptr %2) {
+define internal i32 @"$Loop.preempt.838"(ptr %0, i64 %1, ptr %2) {
 entry:
   %message = alloca ptr, align 8
   %request_id = alloca i64, align 8
@@ -101320,7 +101403,7 @@ entry:
   %3 = load ptr, ptr %self, align 8
   %4 = load i64, ptr %request_id, align 8
   %5 = load ptr, ptr %message, align 8
-  %6 = call i32 @"$Loop.order.776"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
+  %6 = call i32 @"$Loop.order.777"(ptr %3, i64 %4, i1 zeroext false, ptr %5)
   ret i32 %6
 
 dead:                                             ; No predecessors!
@@ -101329,29 +101412,29 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_prefill(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
-  %"$5465" = alloca ptr, align 8
-  %"$5464" = alloca ptr, align 8
+  %"$5468" = alloca ptr, align 8
+  %"$5467" = alloca ptr, align 8
+  %"$5466" = alloca ptr, align 8
+  %"$5465" = alloca i8, align 1
+  %"$5464" = alloca i32, align 4
   %"$5463" = alloca ptr, align 8
-  %"$5462" = alloca i8, align 1
-  %"$5461" = alloca i32, align 4
-  %"$5460" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5460", align 8
-  store i32 %2, ptr %"$5461", align 4
+  store ptr %1, ptr %"$5463", align 8
+  store i32 %2, ptr %"$5464", align 4
   %7 = zext i1 %3 to i8
-  store i8 %7, ptr %"$5462", align 1
-  store ptr %4, ptr %"$5463", align 8
-  store ptr %5, ptr %"$5464", align 8
-  store ptr %6, ptr %"$5465", align 8
+  store i8 %7, ptr %"$5465", align 1
+  store ptr %4, ptr %"$5466", align 8
+  store ptr %5, ptr %"$5467", align 8
+  store ptr %6, ptr %"$5468", align 8
   %8 = load ptr, ptr %"$handle", align 8
   %9 = getelementptr %215, ptr %8, i32 0, i32 0
-  %10 = load ptr, ptr %"$5460", align 8
-  %11 = load i32, ptr %"$5461", align 4
-  %12 = load i8, ptr %"$5462", align 1
-  %13 = load ptr, ptr %"$5463", align 8
-  %14 = load ptr, ptr %"$5464", align 8
-  %15 = load ptr, ptr %"$5465", align 8
+  %10 = load ptr, ptr %"$5463", align 8
+  %11 = load i32, ptr %"$5464", align 4
+  %12 = load i8, ptr %"$5465", align 1
+  %13 = load ptr, ptr %"$5466", align 8
+  %14 = load ptr, ptr %"$5467", align 8
+  %15 = load ptr, ptr %"$5468", align 8
   %16 = icmp ne i8 %12, 0
   %17 = call i32 @"$Loop.prefill"(ptr %9, ptr %10, i32 %11, i1 zeroext %16, ptr %13, ptr %14, ptr %15)
   ret i32 %17
@@ -101421,7 +101504,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.838")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.839")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -101446,7 +101529,7 @@ merge1:                                           ; preds = %else3, %dead
   %37 = load ptr, ptr %result, align 8
   store ptr null, ptr %37, align 8
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %38)
+  call void @"$Loop.enter_turn.784"(ptr %38)
   %39 = load %4, ptr %8, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %tokens, align 8
@@ -101459,7 +101542,7 @@ merge1:                                           ; preds = %else3, %dead
   %48 = call i32 @"$Loop.prefill_in_turn"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %49)
+  call void @"$Loop.leave_turn.802"(ptr %49)
   %50 = load %4, ptr %7, align 1
   %51 = load i32, ptr %code, align 4
   ret i32 %51
@@ -101496,7 +101579,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %10 = load ptr, ptr %self, align 8
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.check_usable_locked.790"(ptr %10, ptr %11)
+  %12 = call i32 @"$Loop.check_usable_locked.791"(ptr %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -101516,7 +101599,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.839"(ptr noalias sret(%188) %8, ptr %18)
+  call void @"$Loop.limits.840"(ptr noalias sret(%188) %8, ptr %18)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %19 = load ptr, ptr %tokens, align 8
   %20 = load i32, ptr %num_tokens, align 4
@@ -101604,7 +101687,7 @@ merge12:                                          ; preds = %else14, %dead15
 then18:                                           ; preds = %merge12
   %60 = load ptr, ptr %self, align 8
   %61 = load ptr, ptr %item, align 8
-  call void @"$Loop.close_state.811"(ptr %60, ptr %61)
+  call void @"$Loop.close_state.812"(ptr %60, ptr %61)
   %62 = load %4, ptr %7, align 1
   %63 = load i32, ptr %code16, align 4
   ret i32 %63
@@ -101625,7 +101708,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.limits.839"(ptr noalias sret(%188) %0, ptr %1) {
+define internal void @"$Loop.limits.840"(ptr noalias sret(%188) %0, ptr %1) {
 entry:
   %2 = alloca %188, align 8
   %3 = alloca %220, align 8
@@ -101745,7 +101828,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %216, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.840", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.841", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -101824,7 +101907,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %216, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.841", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.842", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -101897,7 +101980,7 @@ entry:
   %9 = getelementptr %71, ptr %8, i32 0, i32 4
   %10 = load i32, ptr %9, align 4
   %11 = load ptr, ptr %message, align 8
-  %12 = call i32 @"$Loop.grow_state.793"(ptr %6, ptr %7, i32 %10, ptr %11)
+  %12 = call i32 @"$Loop.grow_state.794"(ptr %6, ptr %7, i32 %10, ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = load i32, ptr %code, align 4
   %14 = icmp ne i32 %13, 0
@@ -102090,7 +102173,7 @@ else3:                                            ; preds = %and.lhs.true4, %els
 merge:                                            ; preds = %else3, %then2, %merge1
   %80 = load ptr, ptr %self, align 8
   %81 = load ptr, ptr %message, align 8
-  %82 = call i32 @"$Loop.run_step.797"(ptr %80, ptr %81)
+  %82 = call i32 @"$Loop.run_step.798"(ptr %80, ptr %81)
   store i32 %82, ptr %code, align 4
   %83 = load i32, ptr %code, align 4
   %84 = icmp ne i32 %83, 0
@@ -102147,7 +102230,7 @@ merge5:                                           ; preds = %else7, %dead
   %117 = load i32, ptr %num_rows, align 4
   %118 = sub i32 %116, %117
   %119 = load ptr, ptr %message, align 8
-  %120 = call i32 @"$Loop.check_logits.800"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
+  %120 = call i32 @"$Loop.check_logits.801"(ptr %108, ptr %112, i32 %113, i32 %118, ptr %119)
   ret i32 %120
 
 dead8:                                            ; No predecessors!
@@ -102171,7 +102254,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.842"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.843"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %216, ptr %12, i32 0, i32 2
@@ -102188,7 +102271,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %216, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.842"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.843"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -102207,7 +102290,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.842"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.843"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -102222,7 +102305,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$smaller.842"(i32 %0, i32 %1) {
+define internal i32 @"$smaller.843"(i32 %0, i32 %1) {
 entry:
   %b = alloca i32, align 4
   %a = alloca i32, align 4
@@ -102244,24 +102327,24 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_resize_pool(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5458" = alloca ptr, align 8
-  %"$5457" = alloca i32, align 4
+  %"$5461" = alloca ptr, align 8
+  %"$5460" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5457", align 4
-  store ptr %2, ptr %"$5458", align 8
+  store i32 %1, ptr %"$5460", align 4
+  store ptr %2, ptr %"$5461", align 8
   %3 = load ptr, ptr %"$handle", align 8
   %4 = getelementptr %215, ptr %3, i32 0, i32 0
-  %5 = load i32, ptr %"$5457", align 4
-  %6 = load ptr, ptr %"$5458", align 8
-  %7 = call i32 @"$Loop.resize_pool.843"(ptr %4, i32 %5, ptr %6)
+  %5 = load i32, ptr %"$5460", align 4
+  %6 = load ptr, ptr %"$5461", align 8
+  %7 = call i32 @"$Loop.resize_pool.844"(ptr %4, i32 %5, ptr %6)
   ret i32 %7
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_pool.843"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_pool.844"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102292,15 +102375,15 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %10)
   %11 = load %4, ptr %5, align 1
   %12 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %12)
+  call void @"$Loop.enter_turn.784"(ptr %12)
   %13 = load %4, ptr %4, align 1
   %14 = load ptr, ptr %self, align 8
   %15 = load i32, ptr %num_pages, align 4
   %16 = load ptr, ptr %message, align 8
-  %17 = call i32 @"$Loop.resize_in_turn.844"(ptr %14, i32 %15, ptr %16)
+  %17 = call i32 @"$Loop.resize_in_turn.845"(ptr %14, i32 %15, ptr %16)
   store i32 %17, ptr %code, align 4
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %18)
+  call void @"$Loop.leave_turn.802"(ptr %18)
   %19 = load %4, ptr %3, align 1
   %20 = load i32, ptr %code, align 4
   ret i32 %20
@@ -102309,7 +102392,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.resize_in_turn.844"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.resize_in_turn.845"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code11 = alloca i32, align 4
@@ -102327,7 +102410,7 @@ entry:
   %5 = load ptr, ptr %self, align 8
   %6 = load i32, ptr %num_pages, align 4
   %7 = load ptr, ptr %message, align 8
-  %8 = call i32 @"$Loop.begin_resize.845"(ptr %5, i32 %6, ptr %7)
+  %8 = call i32 @"$Loop.begin_resize.846"(ptr %5, i32 %6, ptr %7)
   store i32 %8, ptr %code, align 4
   %9 = load i32, ptr %code, align 4
   %10 = icmp ne i32 %9, 0
@@ -102374,7 +102457,7 @@ then5:                                            ; preds = %then2
   %32 = getelementptr %41, ptr %31, i32 0, i32 4
   %33 = load i32, ptr %32, align 4
   %34 = load i32, ptr %num_pages, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.662", i32 %33, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.663", i32 %33, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -102397,7 +102480,7 @@ else3:                                            ; preds = %merge
 
 merge1:                                           ; preds = %else3, %dead7
   %41 = load ptr, ptr %self, align 8
-  %42 = call i32 @"$Loop.perform_transfers.825"(ptr %41)
+  %42 = call i32 @"$Loop.perform_transfers.826"(ptr %41)
   %43 = load ptr, ptr %self, align 8
   %44 = getelementptr %216, ptr %43, i32 0, i32 3
   %45 = getelementptr %39, ptr %44, i32 0, i32 1
@@ -102461,7 +102544,7 @@ dead16:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.begin_resize.845"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.begin_resize.846"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -102473,12 +102556,12 @@ entry:
   store i32 %1, ptr %num_pages, align 4
   store ptr %2, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %5)
+  call void @"$Loop.lock.778"(ptr %5)
   %6 = load %4, ptr %4, align 1
   %7 = load ptr, ptr %self, align 8
   %8 = load i32, ptr %num_pages, align 4
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_resize.846"(ptr %7, i32 %8, ptr %9)
+  %10 = call i32 @"$Loop.check_resize.847"(ptr %7, i32 %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp eq i32 %11, 0
@@ -102499,7 +102582,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %19 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %19)
+  call void @"$Loop.unlock.780"(ptr %19)
   %20 = load %4, ptr %3, align 1
   %21 = load i32, ptr %code, align 4
   ret i32 %21
@@ -102519,7 +102602,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_resize.846"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_resize.847"(ptr %0, i32 %1, ptr %2) {
 entry:
   %code = alloca i32, align 4
   %3 = alloca %4, align 8
@@ -102571,7 +102654,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr %216, ptr %28, i32 0, i32 2
   %30 = getelementptr %38, ptr %29, i32 0, i32 0
   %31 = load i32, ptr %30, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.656", i32 %27, i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.657", i32 %27, i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -102624,7 +102707,7 @@ then9:                                            ; preds = %then5
   %58 = getelementptr i8, ptr %57, i64 0
   %59 = load i32, ptr %num_pages, align 4
   %60 = load i64, ptr %held, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.657", i32 %59, i64 %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.658", i32 %59, i64 %60)
   %62 = load ptr, ptr %target7, align 8
   %63 = getelementptr %5, ptr %62, i32 0, i32 0
   %64 = getelementptr [1024 x i8], ptr %63, i32 0, i32 0
@@ -102676,7 +102759,7 @@ then17:                                           ; preds = %then13
   %87 = getelementptr %216, ptr %86, i32 0, i32 21
   %88 = getelementptr %52, ptr %87, i32 0, i32 4
   %89 = load i64, ptr %88, align 8
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.658", i64 %89)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %85, i64 1024, ptr @"$string.659", i64 %89)
   %91 = load ptr, ptr %target15, align 8
   %92 = getelementptr %5, ptr %91, i32 0, i32 0
   %93 = getelementptr [1024 x i8], ptr %92, i32 0, i32 0
@@ -102700,7 +102783,7 @@ else14:                                           ; preds = %merge4
 merge12:                                          ; preds = %else14, %dead19
   %96 = load ptr, ptr %self, align 8
   %97 = load ptr, ptr %message, align 8
-  %98 = call i32 @"$Loop.check_usable.791"(ptr %96, ptr %97)
+  %98 = call i32 @"$Loop.check_usable.792"(ptr %96, ptr %97)
   store i32 %98, ptr %code, align 4
   %99 = load i32, ptr %code, align 4
   %100 = icmp ne i32 %99, 0
@@ -102722,14 +102805,14 @@ merge20:                                          ; preds = %else22, %dead23
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_pages, align 4
   %106 = load ptr, ptr %message, align 8
-  %107 = call i32 @"$Loop.check_live_fit.847"(ptr %104, i32 %105, ptr %106)
+  %107 = call i32 @"$Loop.check_live_fit.848"(ptr %104, i32 %105, ptr %106)
   ret i32 %107
 
 dead24:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_live_fit.847"(ptr %0, i32 %1, ptr %2) {
+define internal i32 @"$Loop.check_live_fit.848"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -102802,7 +102885,7 @@ then3:                                            ; preds = %then
   %45 = getelementptr %71, ptr %44, i32 0, i32 0
   %46 = load i64, ptr %45, align 8
   %47 = load i32, ptr %needed, align 4
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.659", i32 %43, i64 %46, i32 %47)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %42, i64 1024, ptr @"$string.660", i32 %43, i64 %46, i32 %47)
   %49 = load ptr, ptr %target, align 8
   %50 = getelementptr %5, ptr %49, i32 0, i32 0
   %51 = getelementptr [1024 x i8], ptr %50, i32 0, i32 0
@@ -102851,7 +102934,7 @@ entry:
   store ptr %4, ptr %message, align 8
   %5 = load ptr, ptr %self, align 8
   %6 = load ptr, ptr %message, align 8
-  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.670", ptr %6)
+  %7 = call i32 @"$LedgerRanks.begin_transfer"(ptr %5, ptr @"$string.671", ptr %6)
   store i32 %7, ptr %code, align 4
   %8 = load i32, ptr %code, align 4
   %9 = icmp ne i32 %8, 0
@@ -102924,28 +103007,28 @@ dead2:                                            ; No predecessors!
 
 define dso_local i32 @ledger_run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
+  %"$5480" = alloca ptr, align 8
+  %"$5479" = alloca ptr, align 8
+  %"$5478" = alloca i32, align 4
   %"$5477" = alloca ptr, align 8
   %"$5476" = alloca ptr, align 8
   %"$5475" = alloca i32, align 4
-  %"$5474" = alloca ptr, align 8
-  %"$5473" = alloca ptr, align 8
-  %"$5472" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5472", align 4
-  store ptr %2, ptr %"$5473", align 8
-  store ptr %3, ptr %"$5474", align 8
-  store i32 %4, ptr %"$5475", align 4
-  store ptr %5, ptr %"$5476", align 8
-  store ptr %6, ptr %"$5477", align 8
+  store i32 %1, ptr %"$5475", align 4
+  store ptr %2, ptr %"$5476", align 8
+  store ptr %3, ptr %"$5477", align 8
+  store i32 %4, ptr %"$5478", align 4
+  store ptr %5, ptr %"$5479", align 8
+  store ptr %6, ptr %"$5480", align 8
   %7 = load ptr, ptr %"$handle", align 8
   %8 = getelementptr %215, ptr %7, i32 0, i32 0
-  %9 = load i32, ptr %"$5472", align 4
-  %10 = load ptr, ptr %"$5473", align 8
-  %11 = load ptr, ptr %"$5474", align 8
-  %12 = load i32, ptr %"$5475", align 4
-  %13 = load ptr, ptr %"$5476", align 8
-  %14 = load ptr, ptr %"$5477", align 8
+  %9 = load i32, ptr %"$5475", align 4
+  %10 = load ptr, ptr %"$5476", align 8
+  %11 = load ptr, ptr %"$5477", align 8
+  %12 = load i32, ptr %"$5478", align 4
+  %13 = load ptr, ptr %"$5479", align 8
+  %14 = load ptr, ptr %"$5480", align 8
   %15 = call i32 @"$Loop.run_batch_decode"(ptr %8, i32 %9, ptr %10, ptr %11, i32 %12, ptr %13, ptr %14)
   ret i32 %15
 
@@ -102992,7 +103075,7 @@ merge:                                            ; preds = %else, %then
   call void @"$status.clear"(ptr %14)
   %15 = load %4, ptr %9, align 1
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %16)
+  call void @"$Loop.enter_turn.784"(ptr %16)
   %17 = load %4, ptr %8, align 1
   %18 = load ptr, ptr %self, align 8
   %19 = load i32, ptr %num_states, align 4
@@ -103004,7 +103087,7 @@ merge:                                            ; preds = %else, %then
   %25 = call i32 @"$Loop.batch_in_turn"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
-  call void @"$Loop.leave_turn.801"(ptr %26)
+  call void @"$Loop.leave_turn.802"(ptr %26)
   %27 = load %4, ptr %7, align 1
   %28 = load i32, ptr %code, align 4
   ret i32 %28
@@ -103042,7 +103125,7 @@ entry:
   store ptr %6, ptr %message, align 8
   %8 = load ptr, ptr %self, align 8
   %9 = load ptr, ptr %message, align 8
-  %10 = call i32 @"$Loop.check_usable_locked.790"(ptr %8, ptr %9)
+  %10 = call i32 @"$Loop.check_usable_locked.791"(ptr %8, ptr %9)
   store i32 %10, ptr %code, align 4
   %11 = load i32, ptr %code, align 4
   %12 = icmp ne i32 %11, 0
@@ -103137,7 +103220,7 @@ forbody:                                          ; preds = %forcond
   %56 = sext i32 %55 to i64
   %57 = add i64 %54, %56
   %58 = trunc i64 %57 to i32
-  %59 = call i32 @"$Loop.missing_pages.794"(ptr %41, ptr %46, i32 %58)
+  %59 = call i32 @"$Loop.missing_pages.795"(ptr %41, ptr %46, i32 %58)
   %60 = add i32 %40, %59
   store i32 %60, ptr %missing, align 4
   %61 = add i32 %34, 1
@@ -103148,7 +103231,7 @@ merge10:                                          ; preds = %forcond
   %62 = load ptr, ptr %self, align 8
   %63 = load i32, ptr %missing, align 4
   %64 = load ptr, ptr %message, align 8
-  %65 = call i32 @"$Loop.check_room.795"(ptr %62, i32 %63, ptr %64)
+  %65 = call i32 @"$Loop.check_room.796"(ptr %62, i32 %63, ptr %64)
   store i32 %65, ptr %code11, align 4
   %66 = load i32, ptr %code11, align 4
   %67 = icmp ne i32 %66, 0
@@ -103238,7 +103321,7 @@ forbody26:                                        ; preds = %forcond25
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
-  %110 = call i32 @"$Loop.run_step.797"(ptr %108, ptr %109)
+  %110 = call i32 @"$Loop.run_step.798"(ptr %108, ptr %109)
   store i32 %110, ptr %code28, align 4
   %111 = load i32, ptr %code28, align 4
   %112 = icmp ne i32 %111, 0
@@ -103479,7 +103562,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.848", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.849", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -103522,7 +103605,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.849", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.850", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -103575,7 +103658,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.850", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.851", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -103645,7 +103728,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.851")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.852")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -103699,7 +103782,7 @@ entry:
   %12 = load ptr, ptr %11, align 8
   %13 = load i32, ptr %num_steps, align 4
   %14 = load ptr, ptr %message, align 8
-  %15 = call i32 @"$Loop.check_state.792"(ptr %7, ptr %12, i32 %13, ptr %14)
+  %15 = call i32 @"$Loop.check_state.793"(ptr %7, ptr %12, i32 %13, ptr %14)
   store i32 %15, ptr %code, align 4
   %16 = load i32, ptr %code, align 4
   %17 = icmp ne i32 %16, 0
@@ -103763,7 +103846,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -103828,7 +103911,7 @@ entry:
   %19 = add i64 %16, %18
   %20 = trunc i64 %19 to i32
   %21 = load ptr, ptr %message, align 8
-  %22 = call i32 @"$Loop.grow_state.793"(ptr %11, ptr %12, i32 %20, ptr %21)
+  %22 = call i32 @"$Loop.grow_state.794"(ptr %11, ptr %12, i32 %20, ptr %21)
   store i32 %22, ptr %code, align 4
   %23 = load i32, ptr %code, align 4
   %24 = icmp ne i32 %23, 0
@@ -103857,7 +103940,7 @@ then2:                                            ; preds = %merge
   %32 = load ptr, ptr %self, align 8
   %33 = load ptr, ptr %item, align 8
   %34 = load ptr, ptr %message, align 8
-  %35 = call i32 @"$Loop.recount.829"(ptr %32, ptr %33, ptr %34)
+  %35 = call i32 @"$Loop.recount.830"(ptr %32, ptr %33, ptr %34)
   ret i32 %35
 
 dead4:                                            ; No predecessors!
@@ -104171,7 +104254,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.854", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -104224,7 +104307,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.854", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.855", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -104309,27 +104392,27 @@ dead16:                                           ; No predecessors!
 
 define dso_local i32 @ledger_set_masks(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
-  %"$5447" = alloca ptr, align 8
-  %"$5446" = alloca i32, align 4
-  %"$5445" = alloca ptr, align 8
+  %"$5450" = alloca ptr, align 8
+  %"$5449" = alloca i32, align 4
+  %"$5448" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5445", align 8
-  store i32 %2, ptr %"$5446", align 4
-  store ptr %3, ptr %"$5447", align 8
+  store ptr %1, ptr %"$5448", align 8
+  store i32 %2, ptr %"$5449", align 4
+  store ptr %3, ptr %"$5450", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5445", align 8
-  %7 = load i32, ptr %"$5446", align 4
-  %8 = load ptr, ptr %"$5447", align 8
-  %9 = call i32 @"$Loop.set_masks.855"(ptr %5, ptr %6, i32 %7, ptr %8)
+  %6 = load ptr, ptr %"$5448", align 8
+  %7 = load i32, ptr %"$5449", align 4
+  %8 = load ptr, ptr %"$5450", align 8
+  %9 = call i32 @"$Loop.set_masks.856"(ptr %5, ptr %6, i32 %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.set_masks.855"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.set_masks.856"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -104383,7 +104466,7 @@ then2:                                            ; preds = %then
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
   %31 = load i32, ptr %num_masks, align 4
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.671", i32 %31)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.672", i32 %31)
   %33 = load ptr, ptr %target, align 8
   %34 = getelementptr %5, ptr %33, i32 0, i32 0
   %35 = getelementptr [1024 x i8], ptr %34, i32 0, i32 0
@@ -104406,19 +104489,19 @@ else:                                             ; preds = %and.lhs.true, %or.l
 
 merge:                                            ; preds = %else, %dead
   %38 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %38)
+  call void @"$Loop.lock.778"(ptr %38)
   %39 = load %4, ptr %5, align 1
   %40 = load ptr, ptr %self, align 8
   %41 = load ptr, ptr %masks, align 8
   %42 = load i32, ptr %num_masks, align 4
   %43 = load ptr, ptr %message, align 8
-  %44 = call i32 @"$Loop.give_masks.856"(ptr %40, ptr %41, i32 %42, ptr %43)
+  %44 = call i32 @"$Loop.give_masks.857"(ptr %40, ptr %41, i32 %42, ptr %43)
   store i32 %44, ptr %code, align 4
   %45 = load ptr, ptr %self, align 8
   %46 = getelementptr %216, ptr %45, i32 0, i32 7
   %47 = call i32 @pthread_cond_signal(ptr %46)
   %48 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %48)
+  call void @"$Loop.unlock.780"(ptr %48)
   %49 = load %4, ptr %4, align 1
   %50 = load i32, ptr %code, align 4
   ret i32 %50
@@ -104427,7 +104510,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_masks.856"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.give_masks.857"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %code = alloca i32, align 4
   %own = alloca %5, align 8
@@ -104461,7 +104544,7 @@ forbody:                                          ; preds = %forcond
   %13 = load i32, ptr %i, align 4
   %14 = sext i32 %13 to i64
   %15 = getelementptr %187, ptr %12, i64 %14
-  %16 = call i32 @"$Loop.give_mask.857"(ptr %11, ptr %15, ptr %own)
+  %16 = call i32 @"$Loop.give_mask.858"(ptr %11, ptr %15, ptr %own)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -104519,7 +104602,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.give_mask.857"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.give_mask.858"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -104536,7 +104619,7 @@ entry:
   %6 = load ptr, ptr %mask, align 8
   %7 = getelementptr %187, ptr %6, i32 0, i32 0
   %8 = load i64, ptr %7, align 8
-  %9 = call ptr @"$Loop.find_live.778"(ptr %5, i64 %8)
+  %9 = call ptr @"$Loop.find_live.779"(ptr %5, i64 %8)
   store ptr %9, ptr %item, align 8
   %10 = load ptr, ptr %item, align 8
   %11 = icmp eq ptr %10, null
@@ -104589,7 +104672,7 @@ merge:                                            ; preds = %else, %dead
   %35 = getelementptr %187, ptr %34, i32 0, i32 2
   %36 = load i32, ptr %35, align 4
   %37 = load ptr, ptr %message, align 8
-  %38 = call i32 @"$Loop.check_mask.858"(ptr %32, ptr %33, i32 %36, ptr %37)
+  %38 = call i32 @"$Loop.check_mask.859"(ptr %32, ptr %33, i32 %36, ptr %37)
   store i32 %38, ptr %code, align 4
   %39 = load i32, ptr %code, align 4
   %40 = icmp ne i32 %39, 0
@@ -104624,7 +104707,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_mask.858"(ptr %0, ptr %1, i32 %2, ptr %3) {
+define internal i32 @"$Loop.check_mask.859"(ptr %0, ptr %1, i32 %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %target15 = alloca ptr, align 8
@@ -104663,7 +104746,7 @@ then2:                                            ; preds = %then
   %20 = load ptr, ptr %item, align 8
   %21 = getelementptr %71, ptr %20, i32 0, i32 0
   %22 = load i64, ptr %21, align 8
-  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.672", i64 %22)
+  %23 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 1024, ptr @"$string.673", i64 %22)
   %24 = load ptr, ptr %target, align 8
   %25 = getelementptr %5, ptr %24, i32 0, i32 0
   %26 = getelementptr [1024 x i8], ptr %25, i32 0, i32 0
@@ -104715,7 +104798,7 @@ then9:                                            ; preds = %then5
   %49 = load ptr, ptr %item, align 8
   %50 = getelementptr %71, ptr %49, i32 0, i32 29
   %51 = load i32, ptr %50, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.673", i32 %45, i64 %48, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %44, i64 1024, ptr @"$string.674", i32 %45, i64 %48, i32 %51)
   %53 = load ptr, ptr %target7, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -104767,7 +104850,7 @@ then17:                                           ; preds = %then13
   %78 = load ptr, ptr %item, align 8
   %79 = getelementptr %71, ptr %78, i32 0, i32 31
   %80 = load i32, ptr %79, align 4
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.674", i32 %74, i64 %77, i32 %80)
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %73, i64 1024, ptr @"$string.675", i32 %74, i64 %77, i32 %80)
   %82 = load ptr, ptr %target15, align 8
   %83 = getelementptr %5, ptr %82, i32 0, i32 0
   %84 = getelementptr [1024 x i8], ptr %83, i32 0, i32 0
@@ -104797,27 +104880,27 @@ dead20:                                           ; No predecessors!
 
 define dso_local i32 @ledger_submit(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
-  %"$5437" = alloca ptr, align 8
-  %"$5436" = alloca ptr, align 8
-  %"$5435" = alloca ptr, align 8
+  %"$5440" = alloca ptr, align 8
+  %"$5439" = alloca ptr, align 8
+  %"$5438" = alloca ptr, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store ptr %1, ptr %"$5435", align 8
-  store ptr %2, ptr %"$5436", align 8
-  store ptr %3, ptr %"$5437", align 8
+  store ptr %1, ptr %"$5438", align 8
+  store ptr %2, ptr %"$5439", align 8
+  store ptr %3, ptr %"$5440", align 8
   %4 = load ptr, ptr %"$handle", align 8
   %5 = getelementptr %215, ptr %4, i32 0, i32 0
-  %6 = load ptr, ptr %"$5435", align 8
-  %7 = load ptr, ptr %"$5436", align 8
-  %8 = load ptr, ptr %"$5437", align 8
-  %9 = call i32 @"$Loop.submit.859"(ptr %5, ptr %6, ptr %7, ptr %8)
+  %6 = load ptr, ptr %"$5438", align 8
+  %7 = load ptr, ptr %"$5439", align 8
+  %8 = load ptr, ptr %"$5440", align 8
+  %9 = call i32 @"$Loop.submit.860"(ptr %5, ptr %6, ptr %7, ptr %8)
   ret i32 %9
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.submit.859"(ptr %0, ptr %1, ptr %2, ptr %3) {
+define internal i32 @"$Loop.submit.860"(ptr %0, ptr %1, ptr %2, ptr %3) {
 entry:
   %4 = alloca %4, align 8
   %5 = alloca %4, align 8
@@ -104842,13 +104925,13 @@ entry:
   call void @"$status.clear"(ptr %11)
   %12 = load %4, ptr %10, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %13)
+  call void @"$Loop.lock.778"(ptr %13)
   %14 = load %4, ptr %9, align 1
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.839"(ptr noalias sret(%188) %8, ptr %15)
+  call void @"$Loop.limits.840"(ptr noalias sret(%188) %8, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %8, i64 20, i1 false)
   %16 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %16)
+  call void @"$Loop.unlock.780"(ptr %16)
   %17 = load %4, ptr %7, align 1
   %18 = load ptr, ptr %wanted, align 8
   %19 = load ptr, ptr %self, align 8
@@ -104875,12 +104958,12 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %29 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %29)
+  call void @"$Loop.lock.778"(ptr %29)
   %30 = load %4, ptr %6, align 1
   %31 = load ptr, ptr %self, align 8
   %32 = load ptr, ptr %item, align 8
   %33 = load ptr, ptr %message, align 8
-  %34 = call i32 @"$Loop.enqueue.860"(ptr %31, ptr %32, ptr %33)
+  %34 = call i32 @"$Loop.enqueue.861"(ptr %31, ptr %32, ptr %33)
   store i32 %34, ptr %code1, align 4
   %35 = load i32, ptr %code1, align 4
   %36 = icmp eq i32 %35, 0
@@ -104901,7 +104984,7 @@ else4:                                            ; preds = %and.lhs.true, %merg
 
 merge2:                                           ; preds = %else4, %then3
   %43 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %43)
+  call void @"$Loop.unlock.780"(ptr %43)
   %44 = load %4, ptr %5, align 1
   %45 = load i32, ptr %code1, align 4
   %46 = icmp ne i32 %45, 0
@@ -104933,7 +105016,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.enqueue.860"(ptr %0, ptr %1, ptr %2) {
+define internal i32 @"$Loop.enqueue.861"(ptr %0, ptr %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -104954,7 +105037,7 @@ entry:
   store ptr %2, ptr %message, align 8
   %7 = load ptr, ptr %self, align 8
   %8 = load ptr, ptr %message, align 8
-  %9 = call i32 @"$Loop.check_usable.791"(ptr %7, ptr %8)
+  %9 = call i32 @"$Loop.check_usable.792"(ptr %7, ptr %8)
   store i32 %9, ptr %code, align 4
   %10 = load i32, ptr %code, align 4
   %11 = icmp ne i32 %10, 0
@@ -104974,7 +105057,7 @@ else:                                             ; preds = %entry
 
 merge:                                            ; preds = %else, %dead
   %15 = load ptr, ptr %self, align 8
-  call void @"$Loop.limits.839"(ptr noalias sret(%188) %6, ptr %15)
+  call void @"$Loop.limits.840"(ptr noalias sret(%188) %6, ptr %15)
   call void @llvm.memcpy.p0.p0.i64(ptr align 4 %limits, ptr align 4 %6, i64 20, i1 false)
   %16 = load ptr, ptr %item, align 8
   %17 = load ptr, ptr %item, align 8
@@ -105006,7 +105089,7 @@ else4:                                            ; preds = %merge
 merge2:                                           ; preds = %else4, %dead5
   %30 = load ptr, ptr %self, align 8
   %31 = load ptr, ptr %message, align 8
-  %32 = call i32 @"$Loop.check_queue.861"(ptr %30, ptr %31)
+  %32 = call i32 @"$Loop.check_queue.862"(ptr %30, ptr %31)
   store i32 %32, ptr %code6, align 4
   %33 = load i32, ptr %code6, align 4
   %34 = icmp ne i32 %33, 0
@@ -105036,7 +105119,7 @@ merge7:                                           ; preds = %else9, %dead10
 then12:                                           ; preds = %merge7
   %44 = load ptr, ptr %self, align 8
   %45 = load ptr, ptr %message, align 8
-  %46 = call i32 @"$Loop.prepare_capture.862"(ptr %44, ptr %45)
+  %46 = call i32 @"$Loop.prepare_capture.863"(ptr %44, ptr %45)
   store i32 %46, ptr %code14, align 4
   %47 = load i32, ptr %code14, align 4
   %48 = icmp ne i32 %47, 0
@@ -105063,7 +105146,7 @@ else13:                                           ; preds = %merge7
 merge11:                                          ; preds = %else13, %merge15
   %52 = load ptr, ptr %self, align 8
   %53 = load ptr, ptr %message, align 8
-  %54 = call i32 @"$Loop.start.863"(ptr %52, ptr %53)
+  %54 = call i32 @"$Loop.start.864"(ptr %52, ptr %53)
   store i32 %54, ptr %code19, align 4
   %55 = load i32, ptr %code19, align 4
   %56 = icmp ne i32 %55, 0
@@ -105132,7 +105215,7 @@ dead27:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_queue.861"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.check_queue.862"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105179,7 +105262,7 @@ then2:                                            ; preds = %then
   %32 = getelementptr %216, ptr %31, i32 0, i32 2
   %33 = getelementptr %38, ptr %32, i32 0, i32 5
   %34 = load i32, ptr %33, align 4
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.712", i64 %26, i32 %30, i32 %34)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %22, i64 1024, ptr @"$string.713", i64 %26, i32 %30, i32 %34)
   %36 = load ptr, ptr %target, align 8
   %37 = getelementptr %5, ptr %36, i32 0, i32 0
   %38 = getelementptr [1024 x i8], ptr %37, i32 0, i32 0
@@ -105207,7 +105290,7 @@ dead4:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_capture.862"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.prepare_capture.863"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105281,7 +105364,7 @@ then5:                                            ; preds = %then2
   %44 = getelementptr %38, ptr %43, i32 0, i32 10
   %45 = getelementptr %32, ptr %44, i32 0, i32 3
   %46 = load i32, ptr %45, align 4
-  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.713", i32 %46)
+  %47 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 1024, ptr @"$string.714", i32 %46)
   %48 = load ptr, ptr %target, align 8
   %49 = getelementptr %5, ptr %48, i32 0, i32 0
   %50 = getelementptr [1024 x i8], ptr %49, i32 0, i32 0
@@ -105309,7 +105392,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.start.863"(ptr %0, ptr %1) {
+define internal i32 @"$Loop.start.864"(ptr %0, ptr %1) {
 entry:
   %2 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -105341,7 +105424,7 @@ merge:                                            ; preds = %else, %dead
   %9 = load ptr, ptr %self, align 8
   %10 = getelementptr %216, ptr %9, i32 0, i32 9
   %11 = load ptr, ptr %self, align 8
-  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.864", ptr %11)
+  %12 = call i32 @pthread_create(ptr %10, ptr null, ptr @"$engine_thread.865", ptr %11)
   store i32 %12, ptr %code, align 4
   %13 = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   %14 = load i32, ptr %code, align 4
@@ -105366,7 +105449,7 @@ then5:                                            ; preds = %then2
   %26 = getelementptr i8, ptr %25, i64 0
   %27 = load i32, ptr %code, align 4
   %28 = call ptr @strerror(i32 %27)
-  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.722", ptr %28)
+  %29 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %26, i64 1024, ptr @"$string.723", ptr %28)
   %30 = load ptr, ptr %target, align 8
   %31 = getelementptr %5, ptr %30, i32 0, i32 0
   %32 = getelementptr [1024 x i8], ptr %31, i32 0, i32 0
@@ -105397,7 +105480,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal ptr @"$engine_thread.864"(ptr %0) {
+define internal ptr @"$engine_thread.865"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %loop = alloca ptr, align 8
@@ -105406,7 +105489,7 @@ entry:
   %2 = load ptr, ptr %argument, align 8
   store ptr %2, ptr %loop, align 8
   %3 = load ptr, ptr %loop, align 8
-  call void @"$Loop.run.865"(ptr %3)
+  call void @"$Loop.run.866"(ptr %3)
   %4 = load %4, ptr %1, align 1
   ret ptr null
 
@@ -105414,7 +105497,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Loop.run.865"(ptr %0) {
+define internal void @"$Loop.run.866"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -105427,7 +105510,7 @@ entry:
 
 condition:                                        ; preds = %whilebody, %entry
   %6 = load ptr, ptr %self, align 8
-  %7 = call zeroext i1 @"$Loop.await_work.866"(ptr %6)
+  %7 = call zeroext i1 @"$Loop.await_work.867"(ptr %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %whilebody, label %merge
@@ -105438,7 +105521,7 @@ whilebody:                                        ; preds = %condition
   call void @"$Turnstile.enter"(ptr %11)
   %12 = load %4, ptr %5, align 1
   %13 = load ptr, ptr %self, align 8
-  call void @"$Loop.iterate.813"(ptr %13)
+  call void @"$Loop.iterate.814"(ptr %13)
   %14 = load %4, ptr %4, align 1
   %15 = load ptr, ptr %self, align 8
   %16 = getelementptr %216, ptr %15, i32 0, i32 5
@@ -105448,7 +105531,7 @@ whilebody:                                        ; preds = %condition
 
 merge:                                            ; preds = %condition
   %18 = load ptr, ptr %self, align 8
-  call void @"$Loop.enter_turn.783"(ptr %18)
+  call void @"$Loop.enter_turn.784"(ptr %18)
   %19 = load %4, ptr %2, align 1
   %20 = load ptr, ptr %self, align 8
   %21 = getelementptr %216, ptr %20, i32 0, i32 5
@@ -105457,7 +105540,7 @@ merge:                                            ; preds = %condition
   ret void
 }
 
-define internal zeroext i1 @"$Loop.await_work.866"(ptr %0) {
+define internal zeroext i1 @"$Loop.await_work.867"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %stopping = alloca i8, align 1
@@ -105466,7 +105549,7 @@ entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %3)
+  call void @"$Loop.lock.778"(ptr %3)
   %4 = load %4, ptr %2, align 1
   %5 = load ptr, ptr %self, align 8
   %6 = getelementptr %216, ptr %5, i32 0, i32 21
@@ -105518,7 +105601,7 @@ merge:                                            ; preds = %and.lhs.true1, %con
   %41 = load i8, ptr %40, align 1
   store i8 %41, ptr %stopping, align 1
   %42 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %42)
+  call void @"$Loop.unlock.780"(ptr %42)
   %43 = load %4, ptr %1, align 1
   %44 = load i8, ptr %stopping, align 1
   %45 = icmp eq i8 %44, 0
@@ -105533,7 +105616,7 @@ and.lhs.true:                                     ; preds = %condition
 
 and.lhs.true1:                                    ; preds = %and.lhs.true
   %50 = load ptr, ptr %self, align 8
-  %51 = call zeroext i1 @"$Loop.has_work.867"(ptr %50)
+  %51 = call zeroext i1 @"$Loop.has_work.868"(ptr %50)
   %52 = zext i1 %51 to i8
   %53 = trunc i8 %52 to i1
   br i1 %53, label %merge, label %whilebody
@@ -105542,7 +105625,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Loop.has_work.867"(ptr %0) {
+define internal zeroext i1 @"$Loop.has_work.868"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105613,21 +105696,21 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @ledger_wait(ptr %0, i64 %1) {
 entry:
-  %"$5453" = alloca i64, align 8
+  %"$5456" = alloca i64, align 8
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i64 %1, ptr %"$5453", align 8
+  store i64 %1, ptr %"$5456", align 8
   %2 = load ptr, ptr %"$handle", align 8
   %3 = getelementptr %215, ptr %2, i32 0, i32 0
-  %4 = load i64, ptr %"$5453", align 8
-  %5 = call i32 @"$Loop.wait.868"(ptr %3, i64 %4)
+  %4 = load i64, ptr %"$5456", align 8
+  %5 = call i32 @"$Loop.wait.869"(ptr %3, i64 %4)
   ret i32 %5
 
 dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.wait.868"(ptr %0, i64 %1) {
+define internal i32 @"$Loop.wait.869"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %has_events = alloca i8, align 1
@@ -105657,7 +105740,7 @@ else:                                             ; preds = %and.lhs.true, %entr
 
 merge:                                            ; preds = %else, %then
   %11 = load ptr, ptr %self, align 8
-  call void @"$Loop.lock.777"(ptr %11)
+  call void @"$Loop.lock.778"(ptr %11)
   %12 = load %4, ptr %3, align 1
   store i8 1, ptr %is_in_time, align 1
   br label %condition
@@ -105699,7 +105782,7 @@ merge1:                                           ; preds = %and.lhs.true2, %con
   %36 = zext i1 %35 to i8
   store i8 %36, ptr %has_events, align 1
   %37 = load ptr, ptr %self, align 8
-  call void @"$Loop.unlock.779"(ptr %37)
+  call void @"$Loop.unlock.780"(ptr %37)
   %38 = load %4, ptr %2, align 1
   %39 = load i8, ptr %has_events, align 1
   %40 = trunc i8 %39 to i1
@@ -105746,7 +105829,7 @@ entry:
   store i64 0, ptr %num_wrong, align 8
   call void @"$Arena.init"(ptr %arena)
   %6 = load %4, ptr %5, align 1
-  call void @"$Vector.init.869"(ptr %blocks)
+  call void @"$Vector.init.870"(ptr %blocks)
   %7 = load %4, ptr %4, align 1
   %8 = load i64, ptr %count, align 8
   store i64 0, ptr %i, align 8
@@ -105799,7 +105882,7 @@ merge:                                            ; preds = %forcond
 
 or.lhs.false:                                     ; preds = %or.lhs.false2
   %32 = load ptr, ptr %block, align 8
-  %33 = call zeroext i1 @"$Vector.push.870"(ptr %blocks, ptr %32)
+  %33 = call zeroext i1 @"$Vector.push.871"(ptr %blocks, ptr %32)
   %34 = zext i1 %33 to i8
   %35 = trunc i8 %34 to i1
   br i1 %35, label %else, label %then
@@ -105838,7 +105921,7 @@ forcond7:                                         ; preds = %merge10, %forbody5
 
 forbody8:                                         ; preds = %forcond7
   %55 = load i64, ptr %i3, align 8
-  %56 = call ptr @"$Vector.at.872"(ptr %blocks, i64 %55)
+  %56 = call ptr @"$Vector.at.873"(ptr %blocks, i64 %55)
   %57 = load ptr, ptr %56, align 8
   %58 = load i64, ptr %j, align 8
   %59 = getelementptr i8, ptr %57, i64 %58
@@ -105871,7 +105954,7 @@ merge9:                                           ; preds = %forcond7
   br label %forcond4
 
 merge6:                                           ; preds = %forcond4
-  call void @"$Vector.free.873"(ptr %blocks)
+  call void @"$Vector.free.874"(ptr %blocks)
   %71 = load %4, ptr %3, align 1
   call void @"$Arena.free"(ptr %arena)
   %72 = load %4, ptr %2, align 1
@@ -105882,7 +105965,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Vector.init.869"(ptr %0) {
+define internal void @"$Vector.init.870"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -105898,7 +105981,7 @@ entry:
   ret void
 }
 
-define internal zeroext i1 @"$Vector.push.870"(ptr %0, ptr %1) {
+define internal zeroext i1 @"$Vector.push.871"(ptr %0, ptr %1) {
 entry:
   %value = alloca ptr, align 8
   %self = alloca ptr, align 8
@@ -105909,7 +105992,7 @@ entry:
   %4 = getelementptr %221, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.871"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.872"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -105946,7 +106029,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.871"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.872"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -106045,7 +106128,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal ptr @"$Vector.at.872"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.873"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -106088,7 +106171,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal void @"$Vector.free.873"(ptr %0) {
+define internal void @"$Vector.free.874"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106100,7 +106183,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.869"(ptr %7)
+  call void @"$Vector.init.870"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -106127,7 +106210,7 @@ entry:
   store i64 %0, ptr %count, align 8
   call void @"$Arena.init"(ptr %arena)
   %12 = load %4, ptr %11, align 1
-  call void @"$Map.init.874"(ptr %map)
+  call void @"$Map.init.875"(ptr %map)
   %13 = load %4, ptr %10, align 1
   %14 = load i64, ptr %count, align 8
   %15 = call i64 @"$fill_map"(ptr %map, ptr %arena, i64 %14)
@@ -106154,7 +106237,7 @@ forbody:                                          ; preds = %forcond
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call ptr @"$Map.find.877"(ptr %map, i64 %26, i64 %28)
+  %29 = call ptr @"$Map.find.878"(ptr %map, i64 %26, i64 %28)
   store ptr %29, ptr %found, align 8
   %30 = load ptr, ptr %found, align 8
   %31 = icmp eq ptr %30, null
@@ -106206,7 +106289,7 @@ else4:                                            ; preds = %or.lhs.false5
   br label %merge2
 
 merge2:                                           ; preds = %else4, %then3
-  call void @"$Map.clear.886"(ptr %map)
+  call void @"$Map.clear.887"(ptr %map)
   %53 = load %4, ptr %5, align 1
   %54 = load i64, ptr %count, align 8
   %55 = icmp sgt i64 %54, 0
@@ -106223,7 +106306,7 @@ or.lhs.false5:                                    ; preds = %merge
   %61 = load i64, ptr %60, align 8
   %62 = getelementptr { i64, i64 }, ptr %6, i32 0, i32 1
   %63 = load i64, ptr %62, align 8
-  %64 = call ptr @"$Map.find.877"(ptr %map, i64 %61, i64 %63)
+  %64 = call ptr @"$Map.find.878"(ptr %map, i64 %61, i64 %63)
   %65 = icmp ne ptr %64, null
   %66 = zext i1 %65 to i8
   %67 = trunc i8 %66 to i1
@@ -106239,7 +106322,7 @@ else8:                                            ; preds = %and.lhs.true, %merg
   br label %merge6
 
 merge6:                                           ; preds = %else8, %then7
-  call void @"$Map.free.888"(ptr %map)
+  call void @"$Map.free.889"(ptr %map)
   %70 = load %4, ptr %2, align 1
   call void @"$Arena.free"(ptr %arena)
   %71 = load %4, ptr %1, align 1
@@ -106254,7 +106337,7 @@ and.lhs.true:                                     ; preds = %merge2
   %75 = load i64, ptr %74, align 8
   %76 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %77 = load i64, ptr %76, align 8
-  %78 = call ptr @"$Map.find.877"(ptr %map, i64 %75, i64 %77)
+  %78 = call ptr @"$Map.find.878"(ptr %map, i64 %75, i64 %77)
   %79 = icmp ne ptr %78, null
   %80 = zext i1 %79 to i8
   %81 = trunc i8 %80 to i1
@@ -106264,7 +106347,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal void @"$Map.init.874"(ptr %0) {
+define internal void @"$Map.init.875"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -106278,7 +106361,7 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %6, ptr align 8 %3, i64 16, i1 false)
   %7 = load ptr, ptr %self, align 8
   %8 = getelementptr %222, ptr %7, i32 0, i32 1
-  call void @"$Vector.init.875"(ptr %8)
+  call void @"$Vector.init.876"(ptr %8)
   %9 = load %4, ptr %2, align 1
   %10 = load ptr, ptr %self, align 8
   %11 = getelementptr %222, ptr %10, i32 0, i32 2
@@ -106287,7 +106370,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.init.875"(ptr %0) {
+define internal void @"$Vector.init.876"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -106344,7 +106427,7 @@ forbody:                                          ; preds = %forcond
   %19 = load i64, ptr %18, align 8
   %20 = getelementptr { i64, i64 }, ptr %5, i32 0, i32 1
   %21 = load i64, ptr %20, align 8
-  %22 = call ptr @"$Map.find.877"(ptr %17, i64 %19, i64 %21)
+  %22 = call ptr @"$Map.find.878"(ptr %17, i64 %19, i64 %21)
   %23 = icmp ne ptr %22, null
   %24 = zext i1 %23 to i8
   %25 = trunc i8 %24 to i1
@@ -106377,7 +106460,7 @@ or.lhs.false:                                     ; preds = %or.lhs.false2
   %34 = load i64, ptr %33, align 8
   %35 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %36 = load i64, ptr %35, align 8
-  %37 = call zeroext i1 @"$Map.insert.881"(ptr %30, i64 %34, i64 %36, i64 %32)
+  %37 = call zeroext i1 @"$Map.insert.882"(ptr %30, i64 %34, i64 %36, i64 %32)
   %38 = zext i1 %37 to i8
   %39 = trunc i8 %38 to i1
   br i1 %39, label %else, label %then
@@ -106390,7 +106473,7 @@ or.lhs.false2:                                    ; preds = %forbody
   %43 = load i64, ptr %42, align 8
   %44 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %45 = load i64, ptr %44, align 8
-  %46 = call zeroext i1 @"$Map.insert.881"(ptr %40, i64 %43, i64 %45, i64 %41)
+  %46 = call zeroext i1 @"$Map.insert.882"(ptr %40, i64 %43, i64 %45, i64 %41)
   %47 = zext i1 %46 to i8
   %48 = trunc i8 %47 to i1
   br i1 %48, label %or.lhs.false, label %then
@@ -106413,7 +106496,7 @@ entry:
   %6 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %7 = getelementptr i8, ptr %6, i64 0
   %8 = load i64, ptr %number, align 8
-  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.876", i64 %8)
+  %9 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %7, i64 32, ptr @"$string.877", i64 %8)
   %10 = load ptr, ptr %arena, align 8
   %11 = getelementptr [32 x i8], ptr %digits, i32 0, i32 0
   %12 = getelementptr i8, ptr %11, i64 0
@@ -106435,7 +106518,7 @@ dead:                                             ; No predecessors!
   ret { i64, i64 } undef
 }
 
-define internal ptr @"$Map.find.877"(ptr %0, i64 %1, i64 %2) {
+define internal ptr @"$Map.find.878"(ptr %0, i64 %1, i64 %2) {
 entry:
   %index = alloca i32, align 4
   %"<aggcopy>" = alloca %58, align 8
@@ -106479,13 +106562,13 @@ merge:                                            ; preds = %else, %dead
   %21 = load i64, ptr %20, align 8
   %22 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %23 = load i64, ptr %22, align 8
-  %24 = call i64 @"$Map.hash.880"(ptr %19, i64 %21, i64 %23)
+  %24 = call i64 @"$Map.hash.881"(ptr %19, i64 %21, i64 %23)
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %3, ptr align 8 %"<aggcopy>", i64 16, i1 false)
   %25 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 0
   %26 = load i64, ptr %25, align 8
   %27 = getelementptr { i64, i64 }, ptr %3, i32 0, i32 1
   %28 = load i64, ptr %27, align 8
-  %29 = call i64 @"$Map.position.878"(ptr %18, i64 %26, i64 %28, i64 %24)
+  %29 = call i64 @"$Map.position.879"(ptr %18, i64 %26, i64 %28, i64 %24)
   %30 = getelementptr i32, ptr %17, i64 %29
   %31 = load i32, ptr %30, align 4
   store i32 %31, ptr %index, align 4
@@ -106509,7 +106592,7 @@ merge1:                                           ; preds = %else3, %dead4
   %37 = getelementptr %222, ptr %36, i32 0, i32 1
   %38 = load i32, ptr %index, align 4
   %39 = sext i32 %38 to i64
-  %40 = call ptr @"$Vector.at.879"(ptr %37, i64 %39)
+  %40 = call ptr @"$Vector.at.880"(ptr %37, i64 %39)
   %41 = getelementptr %224, ptr %40, i32 0, i32 2
   ret ptr %41
 
@@ -106517,7 +106600,7 @@ dead5:                                            ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.position.878"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal i64 @"$Map.position.879"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %"<aggcopy>" = alloca %58, align 8
   %4 = alloca %58, align 8
@@ -106570,7 +106653,7 @@ whilebody:                                        ; preds = %condition
   %33 = getelementptr i32, ptr %31, i64 %32
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = call ptr @"$Vector.at.879"(ptr %27, i64 %35)
+  %36 = call ptr @"$Vector.at.880"(ptr %27, i64 %35)
   store ptr %36, ptr %entry1, align 8
   %37 = load ptr, ptr %entry1, align 8
   %38 = getelementptr %224, ptr %37, i32 0, i32 1
@@ -106626,7 +106709,7 @@ dead3:                                            ; No predecessors!
   ret i64 undef
 }
 
-define internal ptr @"$Vector.at.879"(ptr %0, i64 %1) {
+define internal ptr @"$Vector.at.880"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %4, align 8
   %index = alloca i64, align 8
@@ -106669,7 +106752,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i64 @"$Map.hash.880"(ptr %0, i64 %1, i64 %2) {
+define internal i64 @"$Map.hash.881"(ptr %0, i64 %1, i64 %2) {
 entry:
   %3 = alloca %15, align 8
   %key = alloca %58, align 8
@@ -106697,7 +106780,7 @@ dead:                                             ; No predecessors!
   ret i64 undef
 }
 
-define internal zeroext i1 @"$Map.insert.881"(ptr %0, i64 %1, i64 %2, i64 %3) {
+define internal zeroext i1 @"$Map.insert.882"(ptr %0, i64 %1, i64 %2, i64 %3) {
 entry:
   %4 = alloca %224, align 8
   %5 = alloca %224, align 8
@@ -106722,7 +106805,7 @@ entry:
   %14 = getelementptr %223, ptr %13, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %15, 1
-  %17 = call zeroext i1 @"$Map.reserve.882"(ptr %11, i64 %16)
+  %17 = call zeroext i1 @"$Map.reserve.883"(ptr %11, i64 %16)
   %18 = zext i1 %17 to i8
   %19 = trunc i8 %18 to i1
   br i1 %19, label %else, label %then
@@ -106743,7 +106826,7 @@ merge:                                            ; preds = %else, %dead
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %8, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i64 @"$Map.hash.880"(ptr %20, i64 %22, i64 %24)
+  %25 = call i64 @"$Map.hash.881"(ptr %20, i64 %22, i64 %24)
   store i64 %25, ptr %hashed, align 8
   %26 = load ptr, ptr %self, align 8
   %27 = load i64, ptr %hashed, align 8
@@ -106752,7 +106835,7 @@ merge:                                            ; preds = %else, %dead
   %29 = load i64, ptr %28, align 8
   %30 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %31 = load i64, ptr %30, align 8
-  %32 = call i64 @"$Map.position.878"(ptr %26, i64 %29, i64 %31, i64 %27)
+  %32 = call i64 @"$Map.position.879"(ptr %26, i64 %29, i64 %31, i64 %27)
   store i64 %32, ptr %position, align 8
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 2
@@ -106778,7 +106861,7 @@ then2:                                            ; preds = %merge
   %51 = getelementptr i32, ptr %49, i64 %50
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = call ptr @"$Vector.at.879"(ptr %45, i64 %53)
+  %54 = call ptr @"$Vector.at.880"(ptr %45, i64 %53)
   %55 = getelementptr %224, ptr %54, i32 0, i32 2
   store i64 %43, ptr %55, align 8
   ret i1 true
@@ -106816,7 +106899,7 @@ merge1:                                           ; preds = %else3, %dead4
   %73 = load i64, ptr %72, align 8
   store i64 %73, ptr %71, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %4, ptr align 8 %5, i64 32, i1 false)
-  %74 = call zeroext i1 @"$Vector.push.885"(ptr %57, ptr byval(%224) %4)
+  %74 = call zeroext i1 @"$Vector.push.886"(ptr %57, ptr byval(%224) %4)
   %75 = zext i1 %74 to i8
   %76 = trunc i8 %75 to i1
   br i1 %76, label %else7, label %then6
@@ -106850,7 +106933,7 @@ dead9:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.reserve.882"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.reserve.883"(ptr %0, i64 %1) {
 entry:
   %size = alloca i64, align 8
   %count = alloca i64, align 8
@@ -106890,7 +106973,7 @@ or.rhs:                                           ; preds = %merge
   %18 = load ptr, ptr %self, align 8
   %19 = getelementptr %222, ptr %18, i32 0, i32 1
   %20 = load i64, ptr %count, align 8
-  %21 = call zeroext i1 @"$Vector.reserve.883"(ptr %19, i64 %20)
+  %21 = call zeroext i1 @"$Vector.reserve.884"(ptr %19, i64 %20)
   %22 = zext i1 %21 to i8
   %23 = trunc i8 %22 to i1
   br i1 %23, label %and.rhs, label %and.end
@@ -106898,7 +106981,7 @@ or.rhs:                                           ; preds = %merge
 and.rhs:                                          ; preds = %or.rhs
   %24 = load ptr, ptr %self, align 8
   %25 = load i64, ptr %size, align 8
-  %26 = call zeroext i1 @"$Map.rebuild.884"(ptr %24, i64 %25)
+  %26 = call zeroext i1 @"$Map.rebuild.885"(ptr %24, i64 %25)
   %27 = zext i1 %26 to i8
   %28 = trunc i8 %27 to i1
   br label %and.end
@@ -106919,7 +107002,7 @@ dead:                                             ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.reserve.883"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Vector.reserve.884"(ptr %0, i64 %1) {
 entry:
   %data = alloca ptr, align 8
   %grown = alloca i64, align 8
@@ -107018,7 +107101,7 @@ dead11:                                           ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Map.rebuild.884"(ptr %0, i64 %1) {
+define internal zeroext i1 @"$Map.rebuild.885"(ptr %0, i64 %1) {
 entry:
   %2 = alloca %58, align 8
   %entry6 = alloca ptr, align 8
@@ -107092,7 +107175,7 @@ forbody4:                                         ; preds = %forcond3
   %33 = load ptr, ptr %self, align 8
   %34 = getelementptr %222, ptr %33, i32 0, i32 1
   %35 = load i64, ptr %i2, align 8
-  %36 = call ptr @"$Vector.at.879"(ptr %34, i64 %35)
+  %36 = call ptr @"$Vector.at.880"(ptr %34, i64 %35)
   store ptr %36, ptr %entry6, align 8
   %37 = load i64, ptr %i2, align 8
   %38 = trunc i64 %37 to i32
@@ -107111,7 +107194,7 @@ forbody4:                                         ; preds = %forcond3
   %50 = load i64, ptr %49, align 8
   %51 = getelementptr { i64, i64 }, ptr %2, i32 0, i32 1
   %52 = load i64, ptr %51, align 8
-  %53 = call i64 @"$Map.position.878"(ptr %43, i64 %50, i64 %52, i64 %48)
+  %53 = call i64 @"$Map.position.879"(ptr %43, i64 %50, i64 %52, i64 %48)
   %54 = getelementptr i32, ptr %42, i64 %53
   store i32 %38, ptr %54, align 4
   %55 = add i64 %27, 1
@@ -107125,7 +107208,7 @@ dead7:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal zeroext i1 @"$Vector.push.885"(ptr %0, ptr byval(%224) %1) {
+define internal zeroext i1 @"$Vector.push.886"(ptr %0, ptr byval(%224) %1) {
 entry:
   %value = alloca %224, align 8
   %self = alloca ptr, align 8
@@ -107136,7 +107219,7 @@ entry:
   %4 = getelementptr %223, ptr %3, i32 0, i32 1
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
-  %7 = call zeroext i1 @"$Vector.reserve.883"(ptr %2, i64 %6)
+  %7 = call zeroext i1 @"$Vector.reserve.884"(ptr %2, i64 %6)
   %8 = zext i1 %7 to i8
   %9 = trunc i8 %8 to i1
   br i1 %9, label %else, label %then
@@ -107172,7 +107255,7 @@ dead1:                                            ; No predecessors!
   ret i1 undef
 }
 
-define internal void @"$Map.clear.886"(ptr %0) {
+define internal void @"$Map.clear.887"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -107180,7 +107263,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.clear.887"(ptr %4)
+  call void @"$Vector.clear.888"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
@@ -107189,7 +107272,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.887"(ptr %0) {
+define internal void @"$Vector.clear.888"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8
@@ -107199,7 +107282,7 @@ entry:
   ret void
 }
 
-define internal void @"$Map.free.888"(ptr %0) {
+define internal void @"$Map.free.889"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -107207,7 +107290,7 @@ entry:
   store ptr %0, ptr %self, align 8
   %3 = load ptr, ptr %self, align 8
   %4 = getelementptr %222, ptr %3, i32 0, i32 1
-  call void @"$Vector.free.889"(ptr %4)
+  call void @"$Vector.free.890"(ptr %4)
   %5 = load %4, ptr %2, align 1
   %6 = load ptr, ptr %self, align 8
   %7 = getelementptr %222, ptr %6, i32 0, i32 2
@@ -107216,7 +107299,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.free.889"(ptr %0) {
+define internal void @"$Vector.free.890"(ptr %0) {
 entry:
   %1 = alloca %4, align 8
   %2 = alloca %4, align 8
@@ -107228,7 +107311,7 @@ entry:
   call void @free(ptr %5)
   %6 = load %4, ptr %2, align 1
   %7 = load ptr, ptr %self, align 8
-  call void @"$Vector.init.875"(ptr %7)
+  call void @"$Vector.init.876"(ptr %7)
   %8 = load %4, ptr %1, align 1
   ret void
 }
@@ -107474,7 +107557,7 @@ entry:
   %13 = load i64, ptr %12, align 8
   %14 = getelementptr { i64, i64 }, ptr %7, i32 0, i32 1
   %15 = load i64, ptr %14, align 8
-  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.890", ptr %parsed, ptr %11)
+  %16 = call i32 @"$config.parse"(ptr %10, i64 %13, i64 %15, ptr @"$string.891", ptr %parsed, ptr %11)
   store i32 %16, ptr %code, align 4
   %17 = load i32, ptr %code, align 4
   %18 = icmp ne i32 %17, 0
@@ -107502,7 +107585,7 @@ merge:                                            ; preds = %else, %dead
   %27 = getelementptr %230, ptr %6, i32 0, i32 1
   store ptr %24, ptr %27, align 8
   %28 = getelementptr %230, ptr %6, i32 0, i32 2
-  store ptr @"$string.890", ptr %28, align 8
+  store ptr @"$string.891", ptr %28, align 8
   %29 = getelementptr %230, ptr %6, i32 0, i32 3
   store ptr %25, ptr %29, align 8
   %30 = load %230, ptr %6, align 8
@@ -107545,7 +107628,7 @@ else4:                                            ; preds = %merge
 
 merge2:                                           ; preds = %else4, %dead5
   %50 = load ptr, ptr %rules, align 8
-  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.891")
+  %51 = call zeroext i1 @"$Quantisation.covers"(ptr %50, ptr @"$string.892")
   %52 = zext i1 %51 to i8
   ret i32 0
 
@@ -107598,7 +107681,7 @@ entry:
   %21 = getelementptr %163, ptr %reader, i32 0, i32 3
   store ptr %found, ptr %21, align 8
   %22 = getelementptr %163, ptr %reader, i32 0, i32 4
-  store ptr @"$string.890", ptr %22, align 8
+  store ptr @"$string.891", ptr %22, align 8
   %23 = load ptr, ptr %data, align 8
   %24 = load i64, ptr %size, align 8
   %25 = getelementptr %231, ptr %9, i32 0, i32 0
@@ -107648,7 +107731,7 @@ then2:                                            ; preds = %then
   %53 = getelementptr %5, ptr %52, i32 0, i32 0
   %54 = getelementptr [1024 x i8], ptr %53, i32 0, i32 0
   %55 = getelementptr i8, ptr %54, i64 0
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.892")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 1024, ptr @"$string.893")
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -107787,7 +107870,7 @@ entry:
   %22 = load i64, ptr %21, align 8
   %23 = getelementptr { i64, i64 }, ptr %4, i32 0, i32 1
   %24 = load i64, ptr %23, align 8
-  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.890", ptr %20)
+  %25 = call i32 @"$Document.parse"(ptr %document, i64 %22, i64 %24, ptr @"$string.891", ptr %20)
   store i32 %25, ptr %code, align 4
   call void @"$Document.free"(ptr %document)
   %26 = load %4, ptr %3, align 1
@@ -107881,15 +107964,15 @@ entry:
 define dso_local void @page_pool_commit_resize(ptr %0, i32 %1, i32 %2) {
 entry:
   %3 = alloca %4, align 8
-  %"$5367" = alloca i32, align 4
-  %"$5366" = alloca i32, align 4
+  %"$5370" = alloca i32, align 4
+  %"$5369" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5366", align 4
-  store i32 %2, ptr %"$5367", align 4
+  store i32 %1, ptr %"$5369", align 4
+  store i32 %2, ptr %"$5370", align 4
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5366", align 4
-  %6 = load i32, ptr %"$5367", align 4
+  %5 = load i32, ptr %"$5369", align 4
+  %6 = load i32, ptr %"$5370", align 4
   call void @"$PagePool.commit_resize"(ptr %4, i32 %5, i32 %6)
   %7 = load %4, ptr %3, align 1
   ret void
@@ -107998,15 +108081,15 @@ merge:                                            ; preds = %condition
 
 define dso_local i32 @page_pool_find(ptr %0, i32 %1, ptr %2) {
 entry:
-  %"$5357" = alloca ptr, align 8
-  %"$5356" = alloca i32, align 4
+  %"$5360" = alloca ptr, align 8
+  %"$5359" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5356", align 4
-  store ptr %2, ptr %"$5357", align 8
+  store i32 %1, ptr %"$5359", align 4
+  store ptr %2, ptr %"$5360", align 8
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5356", align 4
-  %5 = load ptr, ptr %"$5357", align 8
+  %4 = load i32, ptr %"$5359", align 4
+  %5 = load ptr, ptr %"$5360", align 8
   %6 = call i32 @"$PagePool.find"(ptr %3, i32 %4, ptr %5)
   ret i32 %6
 
@@ -108016,12 +108099,12 @@ dead:                                             ; No predecessors!
 
 define dso_local zeroext i1 @page_pool_is_cached(ptr %0, i32 %1) {
 entry:
-  %"$5370" = alloca i32, align 4
+  %"$5373" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5370", align 4
+  store i32 %1, ptr %"$5373", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5370", align 4
+  %3 = load i32, ptr %"$5373", align 4
   %4 = call zeroext i1 @"$PagePool.is_cached"(ptr %2, i32 %3)
   %5 = zext i1 %4 to i8
   %6 = icmp ne i8 %5, 0
@@ -108133,12 +108216,12 @@ dead1:                                            ; No predecessors!
 
 define dso_local i32 @page_pool_plan_resize(ptr %0, i32 %1) {
 entry:
-  %"$5364" = alloca i32, align 4
+  %"$5367" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5364", align 4
+  store i32 %1, ptr %"$5367", align 4
   %2 = load ptr, ptr %"$handle", align 8
-  %3 = load i32, ptr %"$5364", align 4
+  %3 = load i32, ptr %"$5367", align 4
   %4 = call i32 @"$PagePool.plan_resize"(ptr %2, i32 %3)
   ret i32 %4
 
@@ -108148,18 +108231,18 @@ dead:                                             ; No predecessors!
 
 define dso_local i32 @page_pool_register(ptr %0, i32 %1, i32 %2, ptr %3) {
 entry:
-  %"$5361" = alloca ptr, align 8
-  %"$5360" = alloca i32, align 4
-  %"$5359" = alloca i32, align 4
+  %"$5364" = alloca ptr, align 8
+  %"$5363" = alloca i32, align 4
+  %"$5362" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5359", align 4
-  store i32 %2, ptr %"$5360", align 4
-  store ptr %3, ptr %"$5361", align 8
+  store i32 %1, ptr %"$5362", align 4
+  store i32 %2, ptr %"$5363", align 4
+  store ptr %3, ptr %"$5364", align 8
   %4 = load ptr, ptr %"$handle", align 8
-  %5 = load i32, ptr %"$5359", align 4
-  %6 = load i32, ptr %"$5360", align 4
-  %7 = load ptr, ptr %"$5361", align 8
+  %5 = load i32, ptr %"$5362", align 4
+  %6 = load i32, ptr %"$5363", align 4
+  %7 = load ptr, ptr %"$5364", align 8
   %8 = call i32 @"$PagePool.register"(ptr %4, i32 %5, i32 %6, ptr %7)
   ret i32 %8
 
@@ -108170,12 +108253,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_release(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5354" = alloca i32, align 4
+  %"$5357" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5354", align 4
+  store i32 %1, ptr %"$5357", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5354", align 4
+  %4 = load i32, ptr %"$5357", align 4
   call void @"$PagePool.release"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -108187,12 +108270,12 @@ dead:                                             ; No predecessors!
 define dso_local void @page_pool_retain(ptr %0, i32 %1) {
 entry:
   %2 = alloca %4, align 8
-  %"$5352" = alloca i32, align 4
+  %"$5355" = alloca i32, align 4
   %"$handle" = alloca ptr, align 8
   store ptr %0, ptr %"$handle", align 8
-  store i32 %1, ptr %"$5352", align 4
+  store i32 %1, ptr %"$5355", align 4
   %3 = load ptr, ptr %"$handle", align 8
-  %4 = load i32, ptr %"$5352", align 4
+  %4 = load i32, ptr %"$5355", align 4
   call void @"$PagePool.retain"(ptr %3, i32 %4)
   %5 = load %4, ptr %2, align 1
   ret void
@@ -108295,7 +108378,7 @@ then2:                                            ; preds = %then
   %21 = getelementptr %5, ptr %20, i32 0, i32 0
   %22 = getelementptr [1024 x i8], ptr %21, i32 0, i32 0
   %23 = getelementptr i8, ptr %22, i64 0
-  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.647", ptr @"$string.893")
+  %24 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %23, i64 1024, ptr @"$string.648", ptr @"$string.894")
   %25 = load ptr, ptr %target, align 8
   %26 = getelementptr %5, ptr %25, i32 0, i32 0
   %27 = getelementptr [1024 x i8], ptr %26, i32 0, i32 0
@@ -108376,7 +108459,7 @@ merge4:                                           ; preds = %else6, %dead11
   %60 = load ptr, ptr %logits, align 8
   %61 = load ptr, ptr %message, align 8
   %62 = icmp ne i8 %59, 0
-  %63 = call i32 @"$Loop.prefill.894"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
+  %63 = call i32 @"$Loop.prefill.895"(ptr %54, ptr %55, i32 %56, i1 zeroext %62, ptr %60, ptr %item, ptr %61)
   store i32 %63, ptr %code, align 4
   %64 = load i32, ptr %code, align 4
   %65 = icmp ne i32 %64, 0
@@ -108426,7 +108509,7 @@ then22:                                           ; preds = %then18
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
   %90 = getelementptr i8, ptr %89, i64 0
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.900")
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %90, i64 1024, ptr @"$string.901")
   %92 = load ptr, ptr %target20, align 8
   %93 = getelementptr %5, ptr %92, i32 0, i32 0
   %94 = getelementptr [1024 x i8], ptr %93, i32 0, i32 0
@@ -108454,7 +108537,7 @@ dead25:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill.894"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill.895"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -108515,7 +108598,7 @@ then5:                                            ; preds = %then2
   %28 = getelementptr %5, ptr %27, i32 0, i32 0
   %29 = getelementptr [1024 x i8], ptr %28, i32 0, i32 0
   %30 = getelementptr i8, ptr %29, i64 0
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.838")
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 1024, ptr @"$string.839")
   %32 = load ptr, ptr %target, align 8
   %33 = getelementptr %5, ptr %32, i32 0, i32 0
   %34 = getelementptr [1024 x i8], ptr %33, i32 0, i32 0
@@ -108550,7 +108633,7 @@ merge1:                                           ; preds = %else3, %dead
   %45 = load ptr, ptr %result, align 8
   %46 = load ptr, ptr %message, align 8
   %47 = icmp ne i8 %43, 0
-  %48 = call i32 @"$Loop.prefill_in_turn.895"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
+  %48 = call i32 @"$Loop.prefill_in_turn.896"(ptr %40, ptr %41, i32 %42, i1 zeroext %47, ptr %44, ptr %45, ptr %46)
   store i32 %48, ptr %code, align 4
   %49 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %49)
@@ -108562,7 +108645,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_in_turn.895"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.prefill_in_turn.896"(ptr %0, ptr %1, i32 %2, i1 zeroext %3, ptr %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code16 = alloca i32, align 4
@@ -108662,7 +108745,7 @@ merge7:                                           ; preds = %else9, %dead10
   %40 = load ptr, ptr %tokens, align 8
   %41 = load i32, ptr %num_tokens, align 4
   %42 = load ptr, ptr %message, align 8
-  %43 = call i32 @"$Loop.open_state.896"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
+  %43 = call i32 @"$Loop.open_state.897"(ptr %39, ptr %40, i32 %41, ptr %item, ptr %42)
   store i32 %43, ptr %code11, align 4
   %44 = load i32, ptr %code11, align 4
   %45 = icmp ne i32 %44, 0
@@ -108687,7 +108770,7 @@ merge12:                                          ; preds = %else14, %dead15
   %52 = load ptr, ptr %logits, align 8
   %53 = load ptr, ptr %message, align 8
   %54 = icmp ne i8 %51, 0
-  %55 = call i32 @"$Loop.prefill_state.897"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
+  %55 = call i32 @"$Loop.prefill_state.898"(ptr %49, ptr %50, i1 zeroext %54, ptr %52, ptr %53)
   store i32 %55, ptr %code16, align 4
   %56 = load i32, ptr %code16, align 4
   %57 = icmp ne i32 %56, 0
@@ -108719,7 +108802,7 @@ dead21:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.open_state.896"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.open_state.897"(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) {
 entry:
   %5 = alloca %4, align 8
   %6 = alloca %4, align 8
@@ -108771,7 +108854,7 @@ then2:                                            ; preds = %then
   %30 = getelementptr %37, ptr %29, i32 0, i32 2
   %31 = getelementptr %38, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.840", i32 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %28, i64 1024, ptr @"$string.841", i32 %32)
   %34 = load ptr, ptr %target, align 8
   %35 = getelementptr %5, ptr %34, i32 0, i32 0
   %36 = getelementptr [1024 x i8], ptr %35, i32 0, i32 0
@@ -108850,7 +108933,7 @@ then12:                                           ; preds = %merge7
   %72 = getelementptr %37, ptr %71, i32 0, i32 2
   %73 = getelementptr %38, ptr %72, i32 0, i32 2
   %74 = load i32, ptr %73, align 4
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.841", i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %70, i64 1024, ptr @"$string.842", i32 %74)
   %76 = load ptr, ptr %target10, align 8
   %77 = getelementptr %5, ptr %76, i32 0, i32 0
   %78 = getelementptr [1024 x i8], ptr %77, i32 0, i32 0
@@ -108902,7 +108985,7 @@ dead15:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_state.897"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_state.898"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %code2 = alloca i32, align 4
   %code = alloca i32, align 4
@@ -108959,7 +109042,7 @@ whilebody:                                        ; preds = %condition
   %26 = load ptr, ptr %logits, align 8
   %27 = load ptr, ptr %message, align 8
   %28 = icmp ne i8 %25, 0
-  %29 = call i32 @"$Loop.prefill_one_chunk.898"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
+  %29 = call i32 @"$Loop.prefill_one_chunk.899"(ptr %23, ptr %24, i1 zeroext %28, ptr %26, ptr %27)
   store i32 %29, ptr %code2, align 4
   %30 = load i32, ptr %code2, align 4
   %31 = icmp ne i32 %30, 0
@@ -108987,7 +109070,7 @@ dead7:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_one_chunk.898"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.prefill_one_chunk.899"(ptr %0, ptr %1, i1 zeroext %2, ptr %3, ptr %4) {
 entry:
   %num_rows = alloca i32, align 4
   %code = alloca i32, align 4
@@ -109014,7 +109097,7 @@ entry:
   %12 = load ptr, ptr %item, align 8
   %13 = load i8, ptr %all_positions, align 1
   %14 = icmp ne i8 %13, 0
-  %15 = call i32 @"$Loop.prefill_chunk_size.899"(ptr %11, ptr %12, i1 zeroext %14)
+  %15 = call i32 @"$Loop.prefill_chunk_size.900"(ptr %11, ptr %12, i1 zeroext %14)
   store i32 %10, ptr %begin, align 4
   store i32 %15, ptr %count, align 4
   %16 = load ptr, ptr %self, align 8
@@ -109180,7 +109263,7 @@ dead8:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prefill_chunk_size.899"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal i32 @"$Loop.prefill_chunk_size.900"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %count = alloca i32, align 4
   %all_positions = alloca i8, align 1
@@ -109197,7 +109280,7 @@ entry:
   %8 = getelementptr %47, ptr %7, i32 0, i32 11
   %9 = getelementptr %32, ptr %8, i32 0, i32 0
   %10 = load i32, ptr %9, align 4
-  %11 = call i32 @"$smaller.842"(i32 %5, i32 %10)
+  %11 = call i32 @"$smaller.843"(i32 %5, i32 %10)
   store i32 %11, ptr %count, align 4
   %12 = load ptr, ptr %self, align 8
   %13 = getelementptr %37, ptr %12, i32 0, i32 2
@@ -109214,7 +109297,7 @@ then:                                             ; preds = %entry
   %21 = getelementptr %37, ptr %20, i32 0, i32 2
   %22 = getelementptr %38, ptr %21, i32 0, i32 4
   %23 = load i32, ptr %22, align 4
-  %24 = call i32 @"$smaller.842"(i32 %19, i32 %23)
+  %24 = call i32 @"$smaller.843"(i32 %19, i32 %23)
   store i32 %24, ptr %count, align 4
   br label %merge
 
@@ -109233,7 +109316,7 @@ then2:                                            ; preds = %merge
   %30 = getelementptr %47, ptr %29, i32 0, i32 11
   %31 = getelementptr %32, ptr %30, i32 0, i32 3
   %32 = load i32, ptr %31, align 4
-  %33 = call i32 @"$smaller.842"(i32 %27, i32 %32)
+  %33 = call i32 @"$smaller.843"(i32 %27, i32 %32)
   store i32 %33, ptr %count, align 4
   br label %merge1
 
@@ -109356,7 +109439,7 @@ merge:                                            ; preds = %else, %dead
   %37 = load i32, ptr %num_steps, align 4
   %38 = load ptr, ptr %tokens, align 8
   %39 = load ptr, ptr %message, align 8
-  %40 = call i32 @"$Loop.check_batch_arguments.901"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
+  %40 = call i32 @"$Loop.check_batch_arguments.902"(ptr %33, i32 %34, ptr %35, ptr %36, i32 %37, ptr %38, ptr %39)
   store i32 %40, ptr %code, align 4
   %41 = load i32, ptr %code, align 4
   %42 = icmp ne i32 %41, 0
@@ -109400,7 +109483,7 @@ then14:                                           ; preds = %then10
   %60 = getelementptr [1024 x i8], ptr %59, i32 0, i32 0
   %61 = getelementptr i8, ptr %60, i64 0
   %62 = load i32, ptr %num_states, align 4
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.902", i32 %62)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %61, i64 1024, ptr @"$string.903", i32 %62)
   %64 = load ptr, ptr %target12, align 8
   %65 = getelementptr %5, ptr %64, i32 0, i32 0
   %66 = getelementptr [1024 x i8], ptr %65, i32 0, i32 0
@@ -109430,7 +109513,7 @@ merge9:                                           ; preds = %else11, %dead16
   %74 = load i32, ptr %num_steps, align 4
   %75 = load ptr, ptr %tokens, align 8
   %76 = load ptr, ptr %message, align 8
-  %77 = call i32 @"$Loop.run_batch_decode.903"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
+  %77 = call i32 @"$Loop.run_batch_decode.904"(ptr %70, i32 %71, ptr %72, ptr %73, i32 %74, ptr %75, ptr %76)
   store i32 %77, ptr %code17, align 4
   %78 = load ptr, ptr %items, align 8
   call void @free(ptr %78)
@@ -109442,7 +109525,7 @@ dead18:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_arguments.901"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch_arguments.902"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %target26 = alloca ptr, align 8
@@ -109503,7 +109586,7 @@ then2:                                            ; preds = %then
   %33 = getelementptr i8, ptr %32, i64 0
   %34 = load i32, ptr %num_states, align 4
   %35 = load i32, ptr %most, align 4
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.848", i32 %34, i32 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %33, i64 1024, ptr @"$string.849", i32 %34, i32 %35)
   %37 = load ptr, ptr %target, align 8
   %38 = getelementptr %5, ptr %37, i32 0, i32 0
   %39 = getelementptr [1024 x i8], ptr %38, i32 0, i32 0
@@ -109546,7 +109629,7 @@ then9:                                            ; preds = %then5
   %53 = getelementptr [1024 x i8], ptr %52, i32 0, i32 0
   %54 = getelementptr i8, ptr %53, i64 0
   %55 = load i32, ptr %num_steps, align 4
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.849", i32 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %54, i64 1024, ptr @"$string.850", i32 %55)
   %57 = load ptr, ptr %target7, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -109599,7 +109682,7 @@ then17:                                           ; preds = %then13
   %83 = getelementptr %47, ptr %82, i32 0, i32 11
   %84 = getelementptr %32, ptr %83, i32 0, i32 0
   %85 = load i32, ptr %84, align 4
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.850", i32 %80, i32 %85)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %79, i64 1024, ptr @"$string.851", i32 %80, i32 %85)
   %87 = load ptr, ptr %target15, align 8
   %88 = getelementptr %5, ptr %87, i32 0, i32 0
   %89 = getelementptr [1024 x i8], ptr %88, i32 0, i32 0
@@ -109669,7 +109752,7 @@ then28:                                           ; preds = %then21
   %118 = getelementptr %5, ptr %117, i32 0, i32 0
   %119 = getelementptr [1024 x i8], ptr %118, i32 0, i32 0
   %120 = getelementptr i8, ptr %119, i64 0
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.851")
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %120, i64 1024, ptr @"$string.852")
   %122 = load ptr, ptr %target26, align 8
   %123 = getelementptr %5, ptr %122, i32 0, i32 0
   %124 = getelementptr [1024 x i8], ptr %123, i32 0, i32 0
@@ -109761,7 +109844,7 @@ dead:                                             ; No predecessors!
   ret ptr undef
 }
 
-define internal i32 @"$Loop.run_batch_decode.903"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.run_batch_decode.904"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %7 = alloca %4, align 8
   %code = alloca i32, align 4
@@ -109809,7 +109892,7 @@ merge:                                            ; preds = %else, %then
   %22 = load i32, ptr %num_steps, align 4
   %23 = load ptr, ptr %tokens, align 8
   %24 = load ptr, ptr %message, align 8
-  %25 = call i32 @"$Loop.batch_in_turn.904"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
+  %25 = call i32 @"$Loop.batch_in_turn.905"(ptr %18, i32 %19, ptr %20, ptr %21, i32 %22, ptr %23, ptr %24)
   store i32 %25, ptr %code, align 4
   %26 = load ptr, ptr %self, align 8
   call void @"$Loop.leave_turn"(ptr %26)
@@ -109821,7 +109904,7 @@ dead:                                             ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.batch_in_turn.904"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.batch_in_turn.905"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code33 = alloca i32, align 4
   %code28 = alloca i32, align 4
@@ -109876,7 +109959,7 @@ merge:                                            ; preds = %else, %dead
   %20 = load i32, ptr %num_steps, align 4
   %21 = load ptr, ptr %tokens, align 8
   %22 = load ptr, ptr %message, align 8
-  %23 = call i32 @"$Loop.check_batch.905"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
+  %23 = call i32 @"$Loop.check_batch.906"(ptr %16, i32 %17, ptr %18, ptr %19, i32 %20, ptr %21, ptr %22)
   store i32 %23, ptr %code1, align 4
   %24 = load i32, ptr %code1, align 4
   %25 = icmp ne i32 %24, 0
@@ -110001,7 +110084,7 @@ forbody18:                                        ; preds = %forcond17
   %87 = getelementptr %72, ptr %84, i64 %86
   %88 = load i32, ptr %num_steps, align 4
   %89 = load ptr, ptr %message, align 8
-  %90 = call i32 @"$Loop.prepare_batch_state.907"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
+  %90 = call i32 @"$Loop.prepare_batch_state.908"(ptr %78, ptr %83, ptr %87, i32 %88, ptr %89)
   store i32 %90, ptr %code20, align 4
   %91 = load i32, ptr %code20, align 4
   %92 = icmp ne i32 %91, 0
@@ -110042,7 +110125,7 @@ forbody26:                                        ; preds = %forcond25
   %104 = load ptr, ptr %self, align 8
   %105 = load i32, ptr %num_states, align 4
   %106 = load ptr, ptr %states, align 8
-  call void @"$Loop.write_batch_step.908"(ptr %104, i32 %105, ptr %106)
+  call void @"$Loop.write_batch_step.909"(ptr %104, i32 %105, ptr %106)
   %107 = load %4, ptr %7, align 1
   %108 = load ptr, ptr %self, align 8
   %109 = load ptr, ptr %message, align 8
@@ -110076,7 +110159,7 @@ merge29:                                          ; preds = %else31, %dead32
   %124 = mul i64 %121, %123
   %125 = getelementptr i32, ptr %119, i64 %124
   %126 = load ptr, ptr %message, align 8
-  %127 = call i32 @"$Loop.take_batch_tokens.910"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
+  %127 = call i32 @"$Loop.take_batch_tokens.911"(ptr %116, i32 %117, ptr %118, ptr %125, ptr %126)
   store i32 %127, ptr %code33, align 4
   %128 = load i32, ptr %code33, align 4
   %129 = icmp ne i32 %128, 0
@@ -110106,7 +110189,7 @@ dead38:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch.905"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
+define internal i32 @"$Loop.check_batch.906"(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) {
 entry:
   %code7 = alloca i32, align 4
   %code2 = alloca i32, align 4
@@ -110133,7 +110216,7 @@ entry:
   %11 = load i32, ptr %num_steps, align 4
   %12 = load ptr, ptr %tokens, align 8
   %13 = load ptr, ptr %message, align 8
-  %14 = call i32 @"$Loop.check_batch_arguments.901"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
+  %14 = call i32 @"$Loop.check_batch_arguments.902"(ptr %7, i32 %8, ptr %9, ptr %10, i32 %11, ptr %12, ptr %13)
   store i32 %14, ptr %code, align 4
   %15 = load i32, ptr %code, align 4
   %16 = icmp ne i32 %15, 0
@@ -110172,7 +110255,7 @@ forbody:                                          ; preds = %forcond
   %30 = load i32, ptr %i, align 4
   %31 = load i32, ptr %num_steps, align 4
   %32 = load ptr, ptr %message, align 8
-  %33 = call i32 @"$Loop.check_batch_state.906"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
+  %33 = call i32 @"$Loop.check_batch_state.907"(ptr %27, i32 %28, ptr %29, i32 %30, i32 %31, ptr %32)
   store i32 %33, ptr %code2, align 4
   %34 = load i32, ptr %code2, align 4
   %35 = icmp ne i32 %34, 0
@@ -110226,7 +110309,7 @@ dead12:                                           ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.check_batch_state.906"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
+define internal i32 @"$Loop.check_batch_state.907"(ptr %0, i32 %1, ptr %2, i32 %3, i32 %4, ptr %5) {
 entry:
   %6 = alloca %4, align 8
   %target = alloca ptr, align 8
@@ -110316,7 +110399,7 @@ then6:                                            ; preds = %then3
   %49 = getelementptr i8, ptr %48, i64 0
   %50 = load i32, ptr %index, align 4
   %51 = load i32, ptr %i, align 4
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.852", i32 %50, i32 %51)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i32 %51)
   %53 = load ptr, ptr %target, align 8
   %54 = getelementptr %5, ptr %53, i32 0, i32 0
   %55 = getelementptr [1024 x i8], ptr %54, i32 0, i32 0
@@ -110349,7 +110432,7 @@ dead9:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal i32 @"$Loop.prepare_batch_state.907"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
+define internal i32 @"$Loop.prepare_batch_state.908"(ptr %0, ptr %1, ptr %2, i32 %3, ptr %4) {
 entry:
   %code = alloca i32, align 4
   %message = alloca ptr, align 8
@@ -110426,7 +110509,7 @@ dead5:                                            ; No predecessors!
   ret i32 undef
 }
 
-define internal void @"$Loop.write_batch_step.908"(ptr %0, i32 %1, ptr %2) {
+define internal void @"$Loop.write_batch_step.909"(ptr %0, i32 %1, ptr %2) {
 entry:
   %3 = alloca %4, align 8
   %i2 = alloca i32, align 4
@@ -110474,7 +110557,7 @@ then:                                             ; preds = %forbody
   %27 = sext i32 %26 to i64
   %28 = getelementptr ptr, ptr %25, i64 %27
   %29 = load ptr, ptr %28, align 8
-  call void @"$Loop.add_batch_row.909"(ptr %24, ptr %29, i1 zeroext false)
+  call void @"$Loop.add_batch_row.910"(ptr %24, ptr %29, i1 zeroext false)
   %30 = load %4, ptr %4, align 1
   br label %merge1
 
@@ -110518,7 +110601,7 @@ then7:                                            ; preds = %forbody4
   %50 = sext i32 %49 to i64
   %51 = getelementptr ptr, ptr %48, i64 %50
   %52 = load ptr, ptr %51, align 8
-  call void @"$Loop.add_batch_row.909"(ptr %47, ptr %52, i1 zeroext true)
+  call void @"$Loop.add_batch_row.910"(ptr %47, ptr %52, i1 zeroext true)
   %53 = load %4, ptr %3, align 1
   br label %merge6
 
@@ -110534,7 +110617,7 @@ merge5:                                           ; preds = %forcond3
   ret void
 }
 
-define internal void @"$Loop.add_batch_row.909"(ptr %0, ptr %1, i1 zeroext %2) {
+define internal void @"$Loop.add_batch_row.910"(ptr %0, ptr %1, i1 zeroext %2) {
 entry:
   %3 = alloca %4, align 8
   %4 = alloca %4, align 8
@@ -110610,7 +110693,7 @@ merge:                                            ; preds = %else, %then
   ret void
 }
 
-define internal i32 @"$Loop.take_batch_tokens.910"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
+define internal i32 @"$Loop.take_batch_tokens.911"(ptr %0, i32 %1, ptr %2, ptr %3, ptr %4) {
 entry:
   %i12 = alloca i32, align 4
   %5 = alloca %4, align 8
@@ -110696,7 +110779,7 @@ then3:                                            ; preds = %then
   %53 = getelementptr %17, ptr %52, i32 0, i32 1
   %54 = load i64, ptr %53, align 8
   %55 = sub i64 %54, 1
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.853", i32 %50, i64 %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %49, i64 1024, ptr @"$string.854", i32 %50, i64 %55)
   %57 = load ptr, ptr %target, align 8
   %58 = getelementptr %5, ptr %57, i32 0, i32 0
   %59 = getelementptr [1024 x i8], ptr %58, i32 0, i32 0
@@ -110749,7 +110832,7 @@ then9:                                            ; preds = %then5
   %86 = getelementptr %17, ptr %85, i32 0, i32 1
   %87 = load i64, ptr %86, align 8
   %88 = sub i64 %87, 1
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.854", i32 %83, i64 %88)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %82, i64 1024, ptr @"$string.855", i32 %83, i64 %88)
   %90 = load ptr, ptr %target7, align 8
   %91 = getelementptr %5, ptr %90, i32 0, i32 0
   %92 = getelementptr [1024 x i8], ptr %91, i32 0, i32 0
@@ -110963,7 +111046,7 @@ entry:
   %9 = getelementptr %47, ptr %8, i32 0, i32 12
   %10 = getelementptr %38, ptr %bound, i32 0, i32 11
   %11 = load ptr, ptr %10, align 8
-  call void @"$anon (./terra/scheduling/batch.t:115).571"(ptr %9, ptr %shape, ptr %11)
+  call void @"$anon (./terra/scheduling/batch.t:115).572"(ptr %9, ptr %shape, ptr %11)
   %12 = load %4, ptr %4, align 1
   %13 = load ptr, ptr %step, align 8
   %14 = getelementptr %47, ptr %13, i32 0, i32 13
@@ -111471,7 +111554,7 @@ then4:                                            ; preds = %then
   %63 = getelementptr %47, ptr %62, i32 0, i32 1
   %64 = load i32, ptr %63, align 4
   %65 = load i32, ptr %num_sequences, align 4
-  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.912", i32 %59, i32 %64, i32 %65)
+  %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 1024, ptr @"$string.913", i32 %59, i32 %64, i32 %65)
   %67 = load ptr, ptr %target, align 8
   %68 = getelementptr %5, ptr %67, i32 0, i32 0
   %69 = getelementptr [1024 x i8], ptr %68, i32 0, i32 0
@@ -111562,7 +111645,7 @@ merge:                                            ; preds = %forcond
   %34 = load %4, ptr %2, align 1
   %35 = load ptr, ptr %self, align 8
   %36 = getelementptr %39, ptr %35, i32 0, i32 7
-  call void @"$Vector.clear.911"(ptr %36)
+  call void @"$Vector.clear.912"(ptr %36)
   %37 = load %4, ptr %1, align 1
   ret void
 }
@@ -111589,7 +111672,7 @@ entry:
   ret void
 }
 
-define internal void @"$Vector.clear.911"(ptr %0) {
+define internal void @"$Vector.clear.912"(ptr %0) {
 entry:
   %self = alloca ptr, align 8
   store ptr %0, ptr %self, align 8

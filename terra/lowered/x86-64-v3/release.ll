@@ -557,197 +557,198 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.514" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
 @"$string.515" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
 @"$string.516" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.517" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.518" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.519" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.520" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.521" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.522" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.523" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.524" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.528" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.529" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.530" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.531" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.532" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.533" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.534" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.535" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.536" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.537" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.538" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.539" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.540" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.541" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.543" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.544" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.545" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.546" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.548" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.549" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.550" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.551" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.552" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.553" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.554" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.555" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.556" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.557" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.558" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.559" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.560" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.561" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.562" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.563" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.564" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.565" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.566" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.567" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.568" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.569" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.570" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.571" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.572" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.573" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.574" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.575" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.576" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.577" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.578" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.579" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.580" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.581" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.582" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.583" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.584" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.585" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.586" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.587" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.588" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.589" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.590" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.591" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.592" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.593" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.594" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.595" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.596" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.597" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.598" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.599" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.600" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.601" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.602" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.603" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.604" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.605" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.606" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.607" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.608" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.609" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.610" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.611" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.612" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.613" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.614" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.615" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.616" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.617" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.618" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.619" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.620" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.621" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.622" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.623" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.624" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.625" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.626" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.627" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.628" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.629" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.630" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.631" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.632" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.633" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.634" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.635" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.636" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.637" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.638" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.639" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.640" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.641" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.642" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.643" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.644" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.645" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.646" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.647" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.648" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.649" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.650" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.651" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.652" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.653" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.654" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.655" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.656" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.657" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.658" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.661" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.662" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.663" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.664" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.668" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.677" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.678" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.679" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.680" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.681" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.682" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.683" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.684" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.685" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.686" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.687" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.688" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.689" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.691" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.692" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.693" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.695" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.696" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.701" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.702" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.703" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.704" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.705" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.706" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.709" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.710" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.711" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.712" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.713" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.714" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.717" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.718" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.719" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.720" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.722" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.723" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.725" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.726" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.727" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.728" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.729" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.730" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.731" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.732" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.733" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.894" = private unnamed_addr constant [6 x ptr] [ptr @"$string.154", ptr @"$string.153", ptr @"$string.152", ptr @"$string.157", ptr @"$string.158", ptr @"$string.159"], align 8
-@"switch.table.$Checkpoint.read_shards.897" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.216" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
-@"switch.table.$Planning.make" = private unnamed_addr constant [32 x ptr] [ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377"], align 8
+@"$string.517" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
+@"$string.518" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.519" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.520" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.521" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.522" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.523" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.524" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.525" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.529" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.530" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.531" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.532" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.533" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.534" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.535" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.536" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.537" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.538" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.539" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.540" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.541" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.542" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.544" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.545" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.546" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.547" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.549" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.550" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.551" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.552" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.553" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.554" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.555" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.556" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.557" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.558" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.559" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.560" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.561" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.562" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.563" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.564" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.565" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.566" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.567" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.568" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.569" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.570" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.571" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.572" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.573" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.574" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.575" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.576" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.577" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.578" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.579" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.580" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.581" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.582" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.583" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.584" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.585" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.586" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.587" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.588" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.589" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.590" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.591" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.592" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.593" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.594" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.595" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.596" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.597" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.598" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.599" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.600" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.601" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.602" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.603" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.604" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.605" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.606" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.607" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.608" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.609" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.610" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.611" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.612" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.613" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.614" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.615" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.616" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.617" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.618" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.619" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.620" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.621" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.622" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.623" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.624" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.625" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.626" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.627" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.628" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.629" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.630" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.631" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.632" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.633" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.634" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.635" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.636" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.637" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.638" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.639" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.640" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.641" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.642" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.643" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.644" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.645" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.646" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.647" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.648" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.649" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.650" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.651" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.652" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.653" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.654" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.655" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.656" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.657" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.658" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.659" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.662" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.663" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.664" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.665" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.669" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.678" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.679" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.680" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.681" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.682" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.683" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.684" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.685" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.686" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.687" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.688" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.689" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.690" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.692" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.693" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.694" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.696" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.697" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.702" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.703" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.704" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.705" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.706" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.707" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.710" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.711" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.712" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.713" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.714" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.715" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.718" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.719" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.720" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.721" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.723" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.724" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.726" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.727" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.728" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.729" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.730" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.731" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.732" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.733" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.734" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.895" = private unnamed_addr constant [6 x ptr] [ptr @"$string.154", ptr @"$string.153", ptr @"$string.152", ptr @"$string.157", ptr @"$string.158", ptr @"$string.159"], align 8
+@"switch.table.$Checkpoint.read_shards.898" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.216" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.215" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.366" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
+@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.363", ptr @"$string.364", ptr @"$string.365", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.363", ptr @"$string.366", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -16277,7 +16278,7 @@ switch.hole_check:                                ; preds = %then4.i.i.i.i43.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %468 = zext nneg i32 %465 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %468
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %468
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit.i.i.i.i.i"
 
@@ -16300,7 +16301,7 @@ switch.hole_check104:                             ; preds = %"$anon (./terra/bas
 
 switch.lookup105:                                 ; preds = %switch.hole_check104
   %473 = zext nneg i32 %470 to i64
-  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %473
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %473
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit40.i.i.i.i.i"
 
@@ -16378,7 +16379,7 @@ switch.hole_check111:                             ; preds = %then3.i.i.i.i.i
 
 switch.lookup112:                                 ; preds = %switch.hole_check111
   %501 = zext nneg i32 %498 to i64
-  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %501
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %501
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit.i45.i.i.i.i"
 
@@ -16400,7 +16401,7 @@ switch.hole_check118:                             ; preds = %"$anon (./terra/bas
 
 switch.lookup119:                                 ; preds = %switch.hole_check118
   %505 = zext nneg i32 %485 to i64
-  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %505
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %505
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit38.i.i.i.i.i"
 
@@ -16554,7 +16555,7 @@ switch.hole_check125:                             ; preds = %then19.i.i.i.i.i
 
 switch.lookup126:                                 ; preds = %switch.hole_check125
   %556 = zext nneg i32 %553 to i64
-  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %556
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %556
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit.i68.i.i.i.i"
 
@@ -17509,7 +17510,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.894", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.895", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i"
 
@@ -21716,7 +21717,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.894", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.895", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
@@ -29637,7 +29638,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.894", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.895", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i"
 
@@ -29896,7 +29897,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.894", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.895", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).exit.i.i.i.i"
 
@@ -30450,7 +30451,7 @@ switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
 
 switch.lookup115:                                 ; preds = %switch.hole_check114
   %454 = zext nneg i32 %427 to i64
-  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %454
+  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit.i.i.i.i.i.i"
 
@@ -30491,7 +30492,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.897", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.898", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).328.exit125.i.i.i.i.i.i"
 
@@ -30524,7 +30525,7 @@ switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
 
 switch.lookup129:                                 ; preds = %switch.hole_check128
   %470 = zext nneg i32 %427 to i64
-  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %470
+  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit143.i.i.i.i.i.i"
 
@@ -31547,7 +31548,7 @@ switch.hole_check:                                ; preds = %then2
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit"
 
@@ -32215,7 +32216,7 @@ switch.hole_check:                                ; preds = %"$JsonWriter.string
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %23
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).394.exit"
 
@@ -34054,7 +34055,7 @@ then2.i.i.i.i1067:                                ; preds = %merge.i.i.i.i1066
   %69 = getelementptr i8, ptr %13, i64 768
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, %68
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.537")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
   %72 = load i64, ptr %9, align 8
   %73 = add i64 %72, 1
   %74 = load i64, ptr %10, align 8
@@ -34219,7 +34220,7 @@ then2.i.i.i.i1025:                                ; preds = %merge.i.i.i.i1024
   %124 = load i64, ptr %97, align 8
   %125 = getelementptr i8, ptr %13, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.538")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.539")
   %127 = load i64, ptr %9, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %10, align 8
@@ -34303,7 +34304,7 @@ then2.i.i.i.i1004:                                ; preds = %merge.i.i.i.i1003
   %153 = getelementptr i8, ptr %13, i64 752
   %154 = load i8, ptr %153, align 1
   %155 = icmp ne i8 %154, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.539", i1 zeroext %155)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.540", i1 zeroext %155)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.91")
   %156 = load i64, ptr %9, align 8
   %157 = add i64 %156, 1
@@ -34347,7 +34348,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %168 = getelementptr inbounds i8, ptr %made, i64 172
   %169 = load i32, ptr %168, align 4
   %170 = sext i32 %169 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.540")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
   %171 = load i64, ptr %9, align 8
   %172 = add i64 %171, 1
   %173 = load i64, ptr %10, align 8
@@ -34431,9 +34432,9 @@ then2.i.i.i.i983:                                 ; preds = %merge.i.i.i.i982
   %197 = load i32, ptr %196, align 8
   %198 = icmp eq i32 %197, 1
   %199 = icmp eq i32 %197, 2
-  %spec.select.i.i = select i1 %199, ptr @"$string.544", ptr @"$string.207"
-  %common.ret.op.i.i = select i1 %198, ptr @"$string.543", ptr %spec.select.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.541")
+  %spec.select.i.i = select i1 %199, ptr @"$string.545", ptr @"$string.207"
+  %common.ret.op.i.i = select i1 %198, ptr @"$string.544", ptr %spec.select.i.i
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.542")
   %200 = load i64, ptr %9, align 8
   %201 = add i64 %200, 1
   %202 = load i64, ptr %10, align 8
@@ -34476,7 +34477,7 @@ then.i.i.i48.i:                                   ; preds = %merge.i.i.i.i.i43.i
   %212 = getelementptr inbounds i8, ptr %made, i64 204
   %213 = load i32, ptr %212, align 4
   %214 = sext i32 %213 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.545")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
   %215 = load i64, ptr %9, align 8
   %216 = add i64 %215, 1
   %217 = load i64, ptr %10, align 8
@@ -34559,7 +34560,7 @@ then2.i.i.i.i962:                                 ; preds = %merge.i.i.i.i961
   %240 = getelementptr inbounds i8, ptr %made, i64 52
   %241 = load i32, ptr %240, align 4
   %242 = icmp sgt i32 %241, 0
-  br i1 %242, label %"$anon (./terra/base/codes.t:4).547.exit.i.i", label %else.i.i.i
+  br i1 %242, label %"$anon (./terra/base/codes.t:4).548.exit.i.i", label %else.i.i.i
 
 else.i.i.i:                                       ; preds = %"$JsonWriter.integer.exit978"
   %243 = load i32, ptr %212, align 4
@@ -34569,7 +34570,7 @@ else.i.i.i:                                       ; preds = %"$JsonWriter.intege
   %.val.val.i.i.i = load i32, ptr %245, align 4
   %246 = sext i32 %.val.val.i.i.i to i64
   %247 = icmp eq i32 %.val.val.i.i.i, %243
-  br i1 %247, label %"$anon (./terra/base/codes.t:4).547.exit.i.i", label %else2.i.i.i
+  br i1 %247, label %"$anon (./terra/base/codes.t:4).548.exit.i.i", label %else2.i.i.i
 
 else2.i.i.i:                                      ; preds = %else.i.i.i
   %248 = getelementptr inbounds i8, ptr %made, i64 60
@@ -34589,12 +34590,12 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
 "$Plan.positions_of_pool.exit.i.i.i":             ; preds = %merge.i.i.i.i, %else2.i.i.i
   %common.ret.op.i.i.i.i = phi i64 [ %256, %merge.i.i.i.i ], [ %246, %else2.i.i.i ]
   %257 = icmp eq i64 %common.ret.op.i.i.i.i, %244
-  %spec.select.i54.i = select i1 %257, ptr @"$string.550", ptr @"$string.551"
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i.i"
+  %spec.select.i54.i = select i1 %257, ptr @"$string.551", ptr @"$string.552"
+  br label %"$anon (./terra/base/codes.t:4).548.exit.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit.i.i":    ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit978"
-  %common.ret.op.i9.i.i = phi ptr [ @"$string.549", %else.i.i.i ], [ @"$string.548", %"$JsonWriter.integer.exit978" ], [ %spec.select.i54.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.546")
+"$anon (./terra/base/codes.t:4).548.exit.i.i":    ; preds = %"$Plan.positions_of_pool.exit.i.i.i", %else.i.i.i, %"$JsonWriter.integer.exit978"
+  %common.ret.op.i9.i.i = phi ptr [ @"$string.550", %else.i.i.i ], [ @"$string.549", %"$JsonWriter.integer.exit978" ], [ %spec.select.i54.i, %"$Plan.positions_of_pool.exit.i.i.i" ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.547")
   %258 = load i64, ptr %9, align 8
   %259 = add i64 %258, 1
   %260 = load i64, ptr %10, align 8
@@ -34602,7 +34603,7 @@ merge.i.i.i.i:                                    ; preds = %else2.i.i.i
   %.pre.i.i.i.i11.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i10.i.i, label %merge.i.i.i.i.i13.i.i, label %"$Vector.push.85.exit.thread.i.i.i12.i.i"
 
-merge.i.i.i.i.i13.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).547.exit.i.i"
+merge.i.i.i.i.i13.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).548.exit.i.i"
   %261 = shl i64 %260, 1
   %spec.select.i.i.i.i.i14.i.i = call i64 @llvm.smax.i64(i64 %261, i64 %259)
   %spec.store.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i.i, i64 8)
@@ -34616,9 +34617,9 @@ merge7.i.i.i.i.i16.i.i:                           ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.85.exit.thread.i.i.i12.i.i"
 
-"$Vector.push.85.exit.thread.i.i.i12.i.i":        ; preds = %merge7.i.i.i.i.i16.i.i, %"$anon (./terra/base/codes.t:4).547.exit.i.i"
-  %264 = phi i64 [ %.pre10.i.i.i.i17.i.i, %merge7.i.i.i.i.i16.i.i ], [ %258, %"$anon (./terra/base/codes.t:4).547.exit.i.i" ]
-  %265 = phi ptr [ %262, %merge7.i.i.i.i.i16.i.i ], [ %.pre.i.i.i.i11.i.i, %"$anon (./terra/base/codes.t:4).547.exit.i.i" ]
+"$Vector.push.85.exit.thread.i.i.i12.i.i":        ; preds = %merge7.i.i.i.i.i16.i.i, %"$anon (./terra/base/codes.t:4).548.exit.i.i"
+  %264 = phi i64 [ %.pre10.i.i.i.i17.i.i, %merge7.i.i.i.i.i16.i.i ], [ %258, %"$anon (./terra/base/codes.t:4).548.exit.i.i" ]
+  %265 = phi ptr [ %262, %merge7.i.i.i.i.i16.i.i ], [ %.pre.i.i.i.i11.i.i, %"$anon (./terra/base/codes.t:4).548.exit.i.i" ]
   %266 = getelementptr i8, ptr %265, i64 %264
   store i8 58, ptr %266, align 1
   %267 = load i64, ptr %9, align 8
@@ -34638,7 +34639,7 @@ then.i.i.i18.i.i:                                 ; preds = %merge.i.i.i.i.i13.i
   %270 = getelementptr i8, ptr %.val.i.i, i64 132
   %.val.val.i.i = load i32, ptr %270, align 4
   %271 = sext i32 %.val.val.i.i to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.552")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
   %272 = load i64, ptr %9, align 8
   %273 = add i64 %272, 1
   %274 = load i64, ptr %10, align 8
@@ -34721,7 +34722,7 @@ then2.i.i.i.i941:                                 ; preds = %merge.i.i.i.i940
   %297 = getelementptr inbounds i8, ptr %made, i64 200
   %298 = load i32, ptr %297, align 8
   %299 = sext i32 %298 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.553")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
   %300 = load i64, ptr %9, align 8
   %301 = add i64 %300, 1
   %302 = load i64, ptr %10, align 8
@@ -34804,7 +34805,7 @@ then2.i.i.i.i920:                                 ; preds = %merge.i.i.i.i919
   %325 = getelementptr inbounds i8, ptr %made, i64 48
   %326 = load i32, ptr %325, align 8
   %327 = icmp sgt i32 %326, 0
-  br i1 %327, label %"$anon (./terra/base/codes.t:4).547.exit49.i.i", label %else.i39.i.i
+  br i1 %327, label %"$anon (./terra/base/codes.t:4).548.exit49.i.i", label %else.i39.i.i
 
 else.i39.i.i:                                     ; preds = %"$JsonWriter.integer.exit936"
   %328 = load i32, ptr %297, align 8
@@ -34813,18 +34814,18 @@ else.i39.i.i:                                     ; preds = %"$JsonWriter.intege
   %330 = trunc i8 %.val.i40.i.i to i1
   %331 = select i1 %330, i32 64, i32 256
   %332 = icmp eq i32 %328, %331
-  br i1 %332, label %"$anon (./terra/base/codes.t:4).547.exit49.i.i", label %else2.i41.i.i
+  br i1 %332, label %"$anon (./terra/base/codes.t:4).548.exit49.i.i", label %else2.i41.i.i
 
 else2.i41.i.i:                                    ; preds = %else.i39.i.i
   %333 = getelementptr inbounds i8, ptr %made, i64 60
   %334 = load i32, ptr %333, align 4
   %335 = icmp sgt i32 %334, 0
-  %spec.select71.i.i = select i1 %335, ptr @"$string.550", ptr @"$string.551"
-  br label %"$anon (./terra/base/codes.t:4).547.exit49.i.i"
+  %spec.select71.i.i = select i1 %335, ptr @"$string.551", ptr @"$string.552"
+  br label %"$anon (./terra/base/codes.t:4).548.exit49.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit49.i.i":  ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit936"
-  %common.ret.op.i45.i.i = phi ptr [ @"$string.207", %else.i39.i.i ], [ @"$string.548", %"$JsonWriter.integer.exit936" ], [ %spec.select71.i.i, %else2.i41.i.i ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.554")
+"$anon (./terra/base/codes.t:4).548.exit49.i.i":  ; preds = %else2.i41.i.i, %else.i39.i.i, %"$JsonWriter.integer.exit936"
+  %common.ret.op.i45.i.i = phi ptr [ @"$string.207", %else.i39.i.i ], [ @"$string.549", %"$JsonWriter.integer.exit936" ], [ %spec.select71.i.i, %else2.i41.i.i ]
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
   %336 = load i64, ptr %9, align 8
   %337 = add i64 %336, 1
   %338 = load i64, ptr %10, align 8
@@ -34832,7 +34833,7 @@ else2.i41.i.i:                                    ; preds = %else.i39.i.i
   %.pre.i.i.i.i51.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i50.i.i, label %merge.i.i.i.i.i53.i.i, label %"$Vector.push.85.exit.thread.i.i.i52.i.i"
 
-merge.i.i.i.i.i53.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).547.exit49.i.i"
+merge.i.i.i.i.i53.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).548.exit49.i.i"
   %339 = shl i64 %338, 1
   %spec.select.i.i.i.i.i54.i.i = call i64 @llvm.smax.i64(i64 %339, i64 %337)
   %spec.store.select.i.i.i.i.i55.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i.i, i64 8)
@@ -34846,9 +34847,9 @@ merge7.i.i.i.i.i56.i.i:                           ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.85.exit.thread.i.i.i52.i.i"
 
-"$Vector.push.85.exit.thread.i.i.i52.i.i":        ; preds = %merge7.i.i.i.i.i56.i.i, %"$anon (./terra/base/codes.t:4).547.exit49.i.i"
-  %342 = phi i64 [ %.pre10.i.i.i.i57.i.i, %merge7.i.i.i.i.i56.i.i ], [ %336, %"$anon (./terra/base/codes.t:4).547.exit49.i.i" ]
-  %343 = phi ptr [ %340, %merge7.i.i.i.i.i56.i.i ], [ %.pre.i.i.i.i51.i.i, %"$anon (./terra/base/codes.t:4).547.exit49.i.i" ]
+"$Vector.push.85.exit.thread.i.i.i52.i.i":        ; preds = %merge7.i.i.i.i.i56.i.i, %"$anon (./terra/base/codes.t:4).548.exit49.i.i"
+  %342 = phi i64 [ %.pre10.i.i.i.i57.i.i, %merge7.i.i.i.i.i56.i.i ], [ %336, %"$anon (./terra/base/codes.t:4).548.exit49.i.i" ]
+  %343 = phi ptr [ %340, %merge7.i.i.i.i.i56.i.i ], [ %.pre.i.i.i.i51.i.i, %"$anon (./terra/base/codes.t:4).548.exit49.i.i" ]
   %344 = getelementptr i8, ptr %343, i64 %342
   store i8 58, ptr %344, align 1
   %345 = load i64, ptr %9, align 8
@@ -34867,7 +34868,7 @@ then.i.i.i58.i.i:                                 ; preds = %merge.i.i.i.i.i53.i
   %348 = getelementptr inbounds i8, ptr %made, i64 224
   %349 = load i32, ptr %348, align 8
   %350 = sext i32 %349 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.555")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
   %351 = load i64, ptr %9, align 8
   %352 = add i64 %351, 1
   %353 = load i64, ptr %10, align 8
@@ -34950,7 +34951,7 @@ then2.i.i.i.i899:                                 ; preds = %merge.i.i.i.i898
   %376 = getelementptr inbounds i8, ptr %made, i64 332
   %377 = load i32, ptr %376, align 4
   %378 = sext i32 %377 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.556")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
   %379 = load i64, ptr %9, align 8
   %380 = add i64 %379, 1
   %381 = load i64, ptr %10, align 8
@@ -35053,7 +35054,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i.i":                        ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i = phi ptr [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.557")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.558")
   %409 = load i64, ptr %9, align 8
   %410 = add i64 %409, 1
   %411 = load i64, ptr %10, align 8
@@ -35129,7 +35130,7 @@ switch.lookup1110:                                ; preds = %switch.hole_check11
   %435 = sext i32 %427 to i64
   %436 = mul i64 %434, %435
   %437 = mul i64 %436, %common.ret.op.i.i.i86.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.559")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
   %438 = load i64, ptr %9, align 8
   %439 = add i64 %438, 1
   %440 = load i64, ptr %10, align 8
@@ -35222,7 +35223,7 @@ then2.i.i.i.i857:                                 ; preds = %merge.i.i.i.i856
   %472 = shl nsw i64 %469, 2
   %473 = mul i64 %472, %470
   %474 = mul i64 %473, %471
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.560")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
   %475 = load i64, ptr %9, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -35305,7 +35306,7 @@ then2.i.i.i.i836:                                 ; preds = %merge.i.i.i.i835
   %500 = getelementptr inbounds i8, ptr %made, i64 208
   %501 = load i32, ptr %500, align 8
   %502 = sext i32 %501 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.561")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
   %503 = load i64, ptr %9, align 8
   %504 = add i64 %503, 1
   %505 = load i64, ptr %10, align 8
@@ -35387,7 +35388,7 @@ then2.i.i.i.i815:                                 ; preds = %merge.i.i.i.i814
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i811)
   %528 = getelementptr inbounds i8, ptr %made, i64 376
   %529 = load i64, ptr %528, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.562")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
   %530 = load i64, ptr %9, align 8
   %531 = add i64 %530, 1
   %532 = load i64, ptr %10, align 8
@@ -35470,7 +35471,7 @@ then2.i.i.i.i794:                                 ; preds = %merge.i.i.i.i793
   %555 = getelementptr inbounds i8, ptr %made, i64 368
   %556 = load i32, ptr %555, align 8
   %557 = sext i32 %556 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.550")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.551")
   %558 = load i64, ptr %9, align 8
   %559 = add i64 %558, 1
   %560 = load i64, ptr %10, align 8
@@ -35555,7 +35556,7 @@ then2.i.i.i.i773:                                 ; preds = %merge.i.i.i.i772
   %585 = load i32, ptr %500, align 8
   %586 = sext i32 %585 to i64
   %587 = mul nsw i64 %586, %584
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.563")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
   %588 = load i64, ptr %9, align 8
   %589 = add i64 %588, 1
   %590 = load i64, ptr %10, align 8
@@ -35639,7 +35640,7 @@ then2.i.i.i.i752:                                 ; preds = %merge.i.i.i.i751
   %614 = getelementptr inbounds i8, ptr %made, i64 352
   %615 = load i32, ptr %614, align 8
   %616 = load i32, ptr %297, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.564")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
   %617 = load i64, ptr %9, align 8
   %618 = add i64 %617, 1
   %619 = load i64, ptr %10, align 8
@@ -35724,7 +35725,7 @@ then2.i.i.i.i731:                                 ; preds = %merge.i.i.i.i730
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i727)
   %644 = getelementptr inbounds i8, ptr %made, i64 344
   %645 = load i64, ptr %644, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.565")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.566")
   %646 = load i64, ptr %9, align 8
   %647 = add i64 %646, 1
   %648 = load i64, ptr %10, align 8
@@ -35807,9 +35808,9 @@ then2.i.i.i.i710:                                 ; preds = %merge.i.i.i.i709
   %671 = getelementptr inbounds i8, ptr %made, i64 504
   %672 = load i8, ptr %671, align 8
   %673 = icmp ne i8 %672, 0
-  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.566", i1 zeroext %673)
+  call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.567", i1 zeroext %673)
   %674 = getelementptr inbounds i8, ptr %made, i64 505
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.567")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
   %675 = load i64, ptr %9, align 8
   %676 = add i64 %675, 1
   %677 = load i64, ptr %10, align 8
@@ -35882,7 +35883,7 @@ then.i.i.i113.i:                                  ; preds = %merge.i.i.i.i.i108.
   %shape.sroa.63.0.copyload.i.i = load i64, ptr %shape.sroa.63.0..sroa_idx.i.i, align 8
   %shape.sroa.65.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 120
   %shape.sroa.65.0.copyload.i.i = load i64, ptr %shape.sroa.65.0..sroa_idx.i.i, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.568")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
   %687 = load i64, ptr %9, align 8
   %688 = add i64 %687, 1
   %689 = load i64, ptr %10, align 8
@@ -35962,7 +35963,7 @@ then.i3.i694:                                     ; preds = %merge.i.i.i.i689
   store i8 0, ptr %7, align 8
   %711 = mul i64 %shape.sroa.20.0.copyload.i.i, %shape.sroa.5.0.copyload.i.i
   %712 = mul i64 %711, %shape.sroa.29.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
   %713 = load i64, ptr %9, align 8
   %714 = add i64 %713, 1
   %715 = load i64, ptr %10, align 8
@@ -36042,7 +36043,7 @@ then2.i.i.i.i668:                                 ; preds = %merge.i.i.i.i667
 
 "$JsonWriter.integer.exit684":                    ; preds = %then.i.i.i.i673, %merge.i.i.i.i667, %then2.i.i.i.i668
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i664)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.570")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
   %738 = load i64, ptr %9, align 8
   %739 = add i64 %738, 1
   %740 = load i64, ptr %10, align 8
@@ -36122,7 +36123,7 @@ then2.i.i.i.i647:                                 ; preds = %merge.i.i.i.i646
 
 "$JsonWriter.integer.exit663":                    ; preds = %then.i.i.i.i652, %merge.i.i.i.i646, %then2.i.i.i.i647
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i643)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.571")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
   %763 = load i64, ptr %9, align 8
   %764 = add i64 %763, 1
   %765 = load i64, ptr %10, align 8
@@ -36205,7 +36206,7 @@ then2.i.i.i.i626:                                 ; preds = %merge.i.i.i.i625
   %788 = mul i64 %shape.sroa.40.0.copyload.i.i, %shape.sroa.35.0.copyload.i.i
   %789 = call i64 @llvm.smax.i64(i64 %shape.sroa.29.0.copyload.i.i, i64 %788)
   %790 = mul i64 %789, %shape.sroa.5.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.572")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
   %791 = load i64, ptr %9, align 8
   %792 = add i64 %791, 1
   %793 = load i64, ptr %10, align 8
@@ -36286,7 +36287,7 @@ then2.i.i.i.i605:                                 ; preds = %merge.i.i.i.i604
 "$JsonWriter.integer.exit621":                    ; preds = %then.i.i.i.i610, %merge.i.i.i.i604, %then2.i.i.i.i605
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i601)
   %816 = shl i64 %shape.sroa.5.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.573")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
   %817 = load i64, ptr %9, align 8
   %818 = add i64 %817, 1
   %819 = load i64, ptr %10, align 8
@@ -36370,7 +36371,7 @@ then2.i.i.i.i584:                                 ; preds = %merge.i.i.i.i583
   %843 = add i64 %842, %shape.sroa.40.0.copyload.i.i
   %844 = mul i64 %shape.sroa.35.0.copyload.i.i, %711
   %845 = mul i64 %844, %843
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.574")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
   %846 = load i64, ptr %9, align 8
   %847 = add i64 %846, 1
   %848 = load i64, ptr %10, align 8
@@ -36451,7 +36452,7 @@ then2.i.i.i.i563:                                 ; preds = %merge.i.i.i.i562
 "$JsonWriter.integer.exit579":                    ; preds = %then.i.i.i.i568, %merge.i.i.i.i562, %then2.i.i.i.i563
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i559)
   %871 = mul i64 %788, %711
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.575")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
   %872 = load i64, ptr %9, align 8
   %873 = add i64 %872, 1
   %874 = load i64, ptr %10, align 8
@@ -36531,7 +36532,7 @@ then2.i.i.i.i542:                                 ; preds = %merge.i.i.i.i541
 
 "$JsonWriter.integer.exit558":                    ; preds = %then.i.i.i.i547, %merge.i.i.i.i541, %then2.i.i.i.i542
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i538)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.576")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
   %897 = load i64, ptr %9, align 8
   %898 = add i64 %897, 1
   %899 = load i64, ptr %10, align 8
@@ -36613,7 +36614,7 @@ then2.i.i.i.i521:                                 ; preds = %merge.i.i.i.i520
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i517)
   %922 = shl i64 %711, 1
   %923 = mul i64 %922, %shape.sroa.46.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.577")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
   %924 = load i64, ptr %9, align 8
   %925 = add i64 %924, 1
   %926 = load i64, ptr %10, align 8
@@ -36695,7 +36696,7 @@ then2.i.i.i.i500:                                 ; preds = %merge.i.i.i.i499
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i496)
   %949 = mul i64 %shape.sroa.46.0.copyload.i.i, %shape.sroa.5.0.copyload.i.i
   %950 = mul i64 %949, %shape.sroa.20.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.578")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
   %951 = load i64, ptr %9, align 8
   %952 = add i64 %951, 1
   %953 = load i64, ptr %10, align 8
@@ -36775,7 +36776,7 @@ then2.i.i.i.i479:                                 ; preds = %merge.i.i.i.i478
 
 "$JsonWriter.integer.exit495":                    ; preds = %then.i.i.i.i484, %merge.i.i.i.i478, %then2.i.i.i.i479
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i475)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.579")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
   %976 = load i64, ptr %9, align 8
   %977 = add i64 %976, 1
   %978 = load i64, ptr %10, align 8
@@ -36855,7 +36856,7 @@ then2.i.i.i.i458:                                 ; preds = %merge.i.i.i.i457
 
 "$JsonWriter.integer.exit474":                    ; preds = %then.i.i.i.i463, %merge.i.i.i.i457, %then2.i.i.i.i458
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i454)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.580")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
   %1001 = load i64, ptr %9, align 8
   %1002 = add i64 %1001, 1
   %1003 = load i64, ptr %10, align 8
@@ -36935,7 +36936,7 @@ then2.i.i.i.i437:                                 ; preds = %merge.i.i.i.i436
 
 "$JsonWriter.integer.exit453":                    ; preds = %then.i.i.i.i442, %merge.i.i.i.i436, %then2.i.i.i.i437
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i433)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.581")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
   %1026 = load i64, ptr %9, align 8
   %1027 = add i64 %1026, 1
   %1028 = load i64, ptr %10, align 8
@@ -37016,7 +37017,7 @@ then2.i.i.i.i416:                                 ; preds = %merge.i.i.i.i415
 "$JsonWriter.integer.exit432":                    ; preds = %then.i.i.i.i421, %merge.i.i.i.i415, %then2.i.i.i.i416
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i412)
   %1051 = mul i64 %shape.sroa.49.0.copyload.i.i, %816
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.582")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
   %1052 = load i64, ptr %9, align 8
   %1053 = add i64 %1052, 1
   %1054 = load i64, ptr %10, align 8
@@ -37096,7 +37097,7 @@ then2.i.i.i.i395:                                 ; preds = %merge.i.i.i.i394
 
 "$JsonWriter.integer.exit411":                    ; preds = %then.i.i.i.i400, %merge.i.i.i.i394, %then2.i.i.i.i395
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i391)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.583")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
   %1077 = load i64, ptr %9, align 8
   %1078 = add i64 %1077, 1
   %1079 = load i64, ptr %10, align 8
@@ -37180,7 +37181,7 @@ then2.i.i.i.i374:                                 ; preds = %merge.i.i.i.i373
   %1103 = shl i64 %shape.sroa.51.0.copyload.i.i, 2
   %1104 = mul i64 %1103, %shape.sroa.54.0.copyload.i.i
   %1105 = select i1 %1102, i64 %1104, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.584")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.585")
   %1106 = load i64, ptr %9, align 8
   %1107 = add i64 %1106, 1
   %1108 = load i64, ptr %10, align 8
@@ -37346,7 +37347,7 @@ then2.i.i.i.i332:                                 ; preds = %merge.i.i.i.i331
 "$JsonWriter.integer.exit348":                    ; preds = %then.i.i.i.i337, %merge.i.i.i.i331, %then2.i.i.i.i332
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i328)
   %1161 = shl i64 %shape.sroa.60.0.copyload.i.i, 2
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.585")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.586")
   %1162 = load i64, ptr %9, align 8
   %1163 = add i64 %1162, 1
   %1164 = load i64, ptr %10, align 8
@@ -37430,7 +37431,7 @@ then2.i.i.i.i311:                                 ; preds = %merge.i.i.i.i310
   %1188 = shl i64 %shape.sroa.0.0.copyload.i.i, 2
   %1189 = mul i64 %1188, %1133
   %1190 = select i1 %1187, i64 %1189, i64 0
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.586")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.587")
   %1191 = load i64, ptr %9, align 8
   %1192 = add i64 %1191, 1
   %1193 = load i64, ptr %10, align 8
@@ -37512,7 +37513,7 @@ then2.i.i.i.i290:                                 ; preds = %merge.i.i.i.i289
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i286)
   %1216 = sdiv i64 %shape.sroa.63.0.copyload.i.i, 2
   %1217 = mul i64 %1216, %1161
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.587")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.588")
   %1218 = load i64, ptr %9, align 8
   %1219 = add i64 %1218, 1
   %1220 = load i64, ptr %10, align 8
@@ -37592,7 +37593,7 @@ then2.i.i.i.i269:                                 ; preds = %merge.i.i.i.i268
 
 "$JsonWriter.integer.exit285":                    ; preds = %then.i.i.i.i274, %merge.i.i.i.i268, %then2.i.i.i.i269
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i265)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.588")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.589")
   %1243 = load i64, ptr %9, align 8
   %1244 = add i64 %1243, 1
   %1245 = load i64, ptr %10, align 8
@@ -37672,7 +37673,7 @@ then2.i.i.i.i248:                                 ; preds = %merge.i.i.i.i247
 
 "$JsonWriter.integer.exit264":                    ; preds = %then.i.i.i.i253, %merge.i.i.i.i247, %then2.i.i.i.i248
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i244)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.589")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.590")
   %1268 = load i64, ptr %9, align 8
   %1269 = add i64 %1268, 1
   %1270 = load i64, ptr %10, align 8
@@ -37753,7 +37754,7 @@ then2.i.i.i.i227:                                 ; preds = %merge.i.i.i.i226
 "$JsonWriter.integer.exit243":                    ; preds = %then.i.i.i.i232, %merge.i.i.i.i226, %then2.i.i.i.i227
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i223)
   %1293 = mul i64 %1134, %shape.sroa.59.0.copyload.i.i
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.590")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.591")
   %1294 = load i64, ptr %9, align 8
   %1295 = add i64 %1294, 1
   %1296 = load i64, ptr %10, align 8
@@ -37872,7 +37873,7 @@ then.i.i.i303.i.i:                                ; preds = %merge.i.i.i.i.i298.
 "$write_buffers.exit.i":                          ; preds = %then.i.i.i303.i.i, %"$Vector.push.85.exit.thread.i.i.i297.i.i"
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %5)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.591")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.592")
   %1331 = load i64, ptr %9, align 8
   %1332 = add i64 %1331, 1
   %1333 = load i64, ptr %10, align 8
@@ -38069,7 +38070,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i169
 
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.85.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %7, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.592")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.593")
   %1402 = load i64, ptr %9, align 8
   %1403 = add i64 %1402, 1
   %1404 = load i64, ptr %10, align 8
@@ -38147,7 +38148,7 @@ then2.i.i.i.i151:                                 ; preds = %merge.i.i.i.i150
 
 "$JsonWriter.integer.exit167":                    ; preds = %then.i.i.i.i156, %merge.i.i.i.i150, %then2.i.i.i.i151
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.593")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.594")
   %1425 = load i64, ptr %9, align 8
   %1426 = add i64 %1425, 1
   %1427 = load i64, ptr %10, align 8
@@ -38225,7 +38226,7 @@ then2.i.i.i.i130:                                 ; preds = %merge.i.i.i.i129
 
 "$JsonWriter.integer.exit146":                    ; preds = %then.i.i.i.i135, %merge.i.i.i.i129, %then2.i.i.i.i130
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i126)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.594")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.595")
   %1448 = load i64, ptr %9, align 8
   %1449 = add i64 %1448, 1
   %1450 = load i64, ptr %10, align 8
@@ -38303,7 +38304,7 @@ then2.i.i.i.i109:                                 ; preds = %merge.i.i.i.i108
 
 "$JsonWriter.integer.exit125":                    ; preds = %then.i.i.i.i114, %merge.i.i.i.i108, %then2.i.i.i.i109
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i105)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.595")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.596")
   %1471 = load i64, ptr %9, align 8
   %1472 = add i64 %1471, 1
   %1473 = load i64, ptr %10, align 8
@@ -38381,7 +38382,7 @@ then2.i.i.i.i88:                                  ; preds = %merge.i.i.i.i87
 
 "$JsonWriter.integer.exit104":                    ; preds = %then.i.i.i.i93, %merge.i.i.i.i87, %then2.i.i.i.i88
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i84)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.596")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.597")
   %1494 = load i64, ptr %9, align 8
   %1495 = add i64 %1494, 1
   %1496 = load i64, ptr %10, align 8
@@ -38459,7 +38460,7 @@ then2.i.i.i.i67:                                  ; preds = %merge.i.i.i.i66
 
 "$JsonWriter.integer.exit83":                     ; preds = %then.i.i.i.i72, %merge.i.i.i.i66, %then2.i.i.i.i67
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i63)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.597")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.598")
   %1517 = load i64, ptr %9, align 8
   %1518 = add i64 %1517, 1
   %1519 = load i64, ptr %10, align 8
@@ -38537,7 +38538,7 @@ then2.i.i.i.i46:                                  ; preds = %merge.i.i.i.i45
 
 "$JsonWriter.integer.exit62":                     ; preds = %then.i.i.i.i51, %merge.i.i.i.i45, %then2.i.i.i.i46
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i42)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.598")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.599")
   %1540 = load i64, ptr %9, align 8
   %1541 = add i64 %1540, 1
   %1542 = load i64, ptr %10, align 8
@@ -38615,7 +38616,7 @@ then2.i.i.i.i25:                                  ; preds = %merge.i.i.i.i24
 
 "$JsonWriter.integer.exit41":                     ; preds = %then.i.i.i.i30, %merge.i.i.i.i24, %then2.i.i.i.i25
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i21)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.599")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.600")
   %1563 = load i64, ptr %9, align 8
   %1564 = add i64 %1563, 1
   %1565 = load i64, ptr %10, align 8
@@ -38935,7 +38936,7 @@ then8.i:                                          ; preds = %merge3.i
   %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %37)
   %39 = getelementptr i8, ptr %37, i64 %38
   %40 = sub i64 512, %38
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.536", ptr nonnull %refusal.i)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.537", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -40063,14 +40064,13 @@ then.i38.i:                                       ; preds = %"$Library.describe_
 
 define internal fastcc i32 @"$Planning.make"(ptr nocapture readonly %0, i32 %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i80.i = alloca [1024 x i8], align 1
-  %cache.i.i = alloca %21, align 8
   %raw.i.i82.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i72.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i62.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %unbound.i.i = alloca %17, align 8
   %layout.i.i = alloca %100, align 8
+  %raw.i.i83.i = alloca [1024 x i8], align 1
   %raw.i59.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %wanted = alloca %94, align 8
@@ -40301,103 +40301,133 @@ merge5.i:                                         ; preds = %and.lhs.true15.i.i,
   %106 = load i64, ptr %105, align 8
   %107 = getelementptr i8, ptr %2, i64 344
   store i64 %106, ptr %107, align 8
-  %108 = icmp eq i64 %106, 0
-  br i1 %108, label %then.i75.i, label %"$Plan.choose_memory.exit.i"
+  %108 = getelementptr i8, ptr %14, i64 24
+  %109 = load i64, ptr %108, align 8
+  %110 = icmp sgt i64 %106, %109
+  br i1 %110, label %then.i86.i, label %merge.i84.i
 
-then.i75.i:                                       ; preds = %merge5.i
-  %109 = getelementptr i8, ptr %2, i64 292
-  %110 = load i32, ptr %109, align 4
-  %111 = icmp eq i32 %110, 0
-  br i1 %111, label %then2.i76.i, label %merge1.i.i
+then.i86.i:                                       ; preds = %merge5.i
+  %.not.i.i = icmp eq ptr %3, null
+  br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i87.i
 
-then2.i76.i:                                      ; preds = %then.i75.i
-  %112 = load i8, ptr %21, align 1
-  %113 = trunc i8 %112 to i1
-  %114 = select i1 %113, i32 90, i32 97
-  br label %merge1.i.i
+then2.i87.i:                                      ; preds = %then.i86.i
+  %111 = getelementptr i8, ptr %14, i64 52
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i64 %106, ptr %111, i64 %109)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i83.i)
+  %113 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i88.i = call i64 @llvm.smin.i64(i64 %113, i64 1023)
+  %114 = icmp sgt i64 %113, 0
+  br i1 %114, label %then2.i.i.i90.i, label %"$printable.clean.exit.i89.i"
 
-merge1.i.i:                                       ; preds = %then2.i76.i, %then.i75.i
-  %hundredths.0.i.i = phi i32 [ %114, %then2.i76.i ], [ %110, %then.i75.i ]
-  %115 = getelementptr i8, ptr %14, i64 24
-  %116 = load i64, ptr %115, align 8
-  %117 = sdiv i64 %116, 100
-  %118 = sext i32 %hundredths.0.i.i to i64
-  %119 = mul i64 %117, %118
-  store i64 %119, ptr %107, align 8
-  br label %"$Plan.choose_memory.exit.i"
+then2.i.i.i90.i:                                  ; preds = %then2.i87.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i83.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i88.i, i1 false)
+  br label %"$printable.clean.exit.i89.i"
 
-"$Plan.choose_memory.exit.i":                     ; preds = %merge1.i.i, %merge5.i
+"$printable.clean.exit.i89.i":                    ; preds = %then2.i.i.i90.i, %then2.i87.i
+  %115 = getelementptr i8, ptr %raw.i.i83.i, i64 %spec.select.i.i.i88.i
+  store i8 0, ptr %115, align 1
+  %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i83.i)
+  %117 = ptrtoint ptr %raw.i.i83.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %117, i64 %116)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i83.i)
+  br label %"$Plan.make.exit"
+
+merge.i84.i:                                      ; preds = %merge5.i
+  %118 = icmp eq i64 %106, 0
+  br i1 %118, label %then5.i.i, label %merge10.i
+
+then5.i.i:                                        ; preds = %merge.i84.i
+  %119 = getelementptr i8, ptr %2, i64 292
+  %120 = load i32, ptr %119, align 4
+  %121 = icmp eq i32 %120, 0
+  br i1 %121, label %then8.i.i, label %merge7.i.i
+
+then8.i.i:                                        ; preds = %then5.i.i
+  %122 = load i8, ptr %21, align 1
+  %123 = trunc i8 %122 to i1
+  %124 = select i1 %123, i32 90, i32 97
+  br label %merge7.i.i
+
+merge7.i.i:                                       ; preds = %then8.i.i, %then5.i.i
+  %hundredths.0.i.i = phi i32 [ %124, %then8.i.i ], [ %120, %then5.i.i ]
+  %125 = sdiv i64 %109, 100
+  %126 = sext i32 %hundredths.0.i.i to i64
+  %127 = mul i64 %125, %126
+  store i64 %127, ptr %107, align 8
+  br label %merge10.i
+
+merge10.i:                                        ; preds = %merge7.i.i, %merge.i84.i
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %120 = load ptr, ptr %20, align 8, !noalias !75
-  %121 = getelementptr i8, ptr %2, i64 172
-  %122 = load i32, ptr %121, align 4, !noalias !75
-  %123 = getelementptr i8, ptr %2, i64 216
-  %124 = load i32, ptr %123, align 4, !noalias !75
-  %125 = icmp eq i32 %35, 2
-  br i1 %125, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
+  %128 = load ptr, ptr %20, align 8, !noalias !75
+  %129 = getelementptr i8, ptr %2, i64 172
+  %130 = load i32, ptr %129, align 4, !noalias !75
+  %131 = getelementptr i8, ptr %2, i64 216
+  %132 = load i32, ptr %131, align 4, !noalias !75
+  %133 = icmp eq i32 %35, 2
+  br i1 %133, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
 
-and.rhs.i.i.i:                                    ; preds = %"$Plan.choose_memory.exit.i"
-  %126 = getelementptr i8, ptr %55, i64 753
-  %127 = load i8, ptr %126, align 1, !noalias !75
-  %128 = and i8 %127, 1
+and.rhs.i.i.i:                                    ; preds = %merge10.i
+  %134 = getelementptr i8, ptr %55, i64 753
+  %135 = load i8, ptr %134, align 1, !noalias !75
+  %136 = and i8 %135, 1
   br label %"$Plan.layout.exit.i.i"
 
-"$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %"$Plan.choose_memory.exit.i"
-  %129 = phi i8 [ 0, %"$Plan.choose_memory.exit.i" ], [ %128, %and.rhs.i.i.i ]
-  %130 = getelementptr i8, ptr %55, i64 496
-  %131 = getelementptr i8, ptr %55, i64 24
-  store ptr %131, ptr %layout.i.i, align 8
+"$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %merge10.i
+  %137 = phi i8 [ 0, %merge10.i ], [ %136, %and.rhs.i.i.i ]
+  %138 = getelementptr i8, ptr %55, i64 496
+  %139 = getelementptr i8, ptr %55, i64 24
+  store ptr %139, ptr %layout.i.i, align 8
   %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
-  store ptr %130, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
+  store ptr %138, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
   %.sroa.3.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
-  store ptr %120, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
+  store ptr %128, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
   %.sroa.4.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
-  store i32 %122, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
+  store i32 %130, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
   %.sroa.5.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i, align 4
   %.sroa.6.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
-  store i32 %124, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
+  store i32 %132, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
   %.sroa.7.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
   store i8 %74, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
   %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
-  store i8 %129, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
-  %132 = getelementptr i8, ptr %55, i64 100
-  %133 = load i32, ptr %132, align 4
-  %134 = srem i32 %133, %122
-  %.not.i.i.i.i = icmp eq i32 %134, 0
+  store i8 %137, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
+  %140 = getelementptr i8, ptr %55, i64 100
+  %141 = load i32, ptr %140, align 4
+  %142 = srem i32 %141, %130
+  %.not.i.i.i.i = icmp eq i32 %142, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.i.i"
   %.not9.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i77.i
+  br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i91.i
 
-then2.i.i.i77.i:                                  ; preds = %then.i.i.i.i
-  %135 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %122, ptr nonnull @"$string.176", i32 %133)
+then2.i.i.i91.i:                                  ; preds = %then.i.i.i.i
+  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i32 %130, ptr nonnull @"$string.176", i32 %141)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %136 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %136, i64 1023)
-  %137 = icmp sgt i64 %136, 0
-  br i1 %137, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %144, i64 1023)
+  %145 = icmp sgt i64 %144, 0
+  br i1 %145, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
-then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i77.i
+then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i91.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
-"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i77.i
-  %138 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %138, align 1
-  %139 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %140 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %140, i64 %139)
+"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i91.i
+  %146 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %146, align 1
+  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %148 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
-  %141 = getelementptr i8, ptr %55, i64 104
-  %142 = load i32, ptr %141, align 4
-  %143 = srem i32 %142, %122
-  %.not.i63.i.i.i = icmp eq i32 %143, 0
+  %149 = getelementptr i8, ptr %55, i64 104
+  %150 = load i32, ptr %149, align 4
+  %151 = srem i32 %150, %130
+  %.not.i63.i.i.i = icmp eq i32 %151, 0
   br i1 %.not.i63.i.i.i, label %merge2.i.i.i, label %then.i64.i.i.i
 
 then.i64.i.i.i:                                   ; preds = %merge.i.i.i
@@ -40405,37 +40435,37 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %122, ptr nonnull @"$string.177", i32 %142)
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i32 %130, ptr nonnull @"$string.177", i32 %150)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
-  %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
-  %146 = icmp sgt i64 %145, 0
-  br i1 %146, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
+  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
+  %154 = icmp sgt i64 %153, 0
+  br i1 %154, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
 
 then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i.i"
 
 "$printable.clean.exit.i68.i.i.i":                ; preds = %then2.i.i.i70.i.i.i, %then2.i66.i.i.i
-  %147 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
-  store i8 0, ptr %147, align 1
-  %148 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
-  %149 = ptrtoint ptr %raw.i.i62.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %149, i64 %148)
+  %155 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
+  store i8 0, ptr %155, align 1
+  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
+  %157 = ptrtoint ptr %raw.i.i62.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %157, i64 %156)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %150 = getelementptr i8, ptr %55, i64 148
-  %.val61.i.i.i = load i32, ptr %150, align 4
-  %151 = icmp sgt i32 %.val61.i.i.i, 0
-  br i1 %151, label %then7.i.i.i, label %merge6.i.i.i
+  %158 = getelementptr i8, ptr %55, i64 148
+  %.val61.i.i.i = load i32, ptr %158, align 4
+  %159 = icmp sgt i32 %.val61.i.i.i, 0
+  br i1 %159, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %152 = getelementptr i8, ptr %55, i64 144
-  %153 = load i32, ptr %152, align 4
-  %154 = srem i32 %153, %122
-  %.not.i73.i.i.i = icmp eq i32 %154, 0
+  %160 = getelementptr i8, ptr %55, i64 144
+  %161 = load i32, ptr %160, align 4
+  %162 = srem i32 %161, %130
+  %.not.i73.i.i.i = icmp eq i32 %162, 0
   br i1 %.not.i73.i.i.i, label %merge6.i.i.i, label %then.i74.i.i.i
 
 then.i74.i.i.i:                                   ; preds = %then7.i.i.i
@@ -40443,40 +40473,40 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %122, ptr nonnull @"$string.180", i32 %153)
+  %163 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i32 %130, ptr nonnull @"$string.180", i32 %161)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
-  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %156, i64 1023)
-  %157 = icmp sgt i64 %156, 0
-  br i1 %157, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
+  %164 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %164, i64 1023)
+  %165 = icmp sgt i64 %164, 0
+  br i1 %165, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
 
 then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i.i"
 
 "$printable.clean.exit.i78.i.i.i":                ; preds = %then2.i.i.i80.i.i.i, %then2.i76.i.i.i
-  %158 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
-  store i8 0, ptr %158, align 1
-  %159 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
-  %160 = ptrtoint ptr %raw.i.i72.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %160, i64 %159)
+  %166 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
+  store i8 0, ptr %166, align 1
+  %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
+  %168 = ptrtoint ptr %raw.i.i72.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %168, i64 %167)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
-  %161 = getelementptr i8, ptr %55, i64 92
-  %.val59.i.i.i = load i32, ptr %161, align 4
-  %162 = icmp slt i32 %.val61.i.i.i, %.val59.i.i.i
-  br i1 %162, label %merge14.i.i.i, label %merge.i79.i
+  %169 = getelementptr i8, ptr %55, i64 92
+  %.val59.i.i.i = load i32, ptr %169, align 4
+  %170 = icmp slt i32 %.val61.i.i.i, %.val59.i.i.i
+  br i1 %170, label %merge14.i.i.i, label %merge.i93.i
 
 merge14.i.i.i:                                    ; preds = %merge6.i.i.i
-  %163 = getelementptr i8, ptr %55, i64 160
-  %.val.i.i.i = load i32, ptr %163, align 4
-  %164 = getelementptr i8, ptr %55, i64 164
-  %.val57.i.i.i = load i32, ptr %164, align 4
-  %165 = mul i32 %.val57.i.i.i, %.val.i.i.i
-  %166 = srem i32 %165, %122
-  %.not.i83.i.i.i = icmp eq i32 %166, 0
+  %171 = getelementptr i8, ptr %55, i64 160
+  %.val.i.i.i = load i32, ptr %171, align 4
+  %172 = getelementptr i8, ptr %55, i64 164
+  %.val57.i.i.i = load i32, ptr %172, align 4
+  %173 = mul i32 %.val57.i.i.i, %.val.i.i.i
+  %174 = srem i32 %173, %130
+  %.not.i83.i.i.i = icmp eq i32 %174, 0
   br i1 %.not.i83.i.i.i, label %merge19.i.i.i, label %then.i84.i.i.i
 
 then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
@@ -40484,172 +40514,82 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %167 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %122, ptr nonnull @"$string.518", i32 %165)
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i32 %130, ptr nonnull @"$string.519", i32 %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
-  %168 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %168, i64 1023)
-  %169 = icmp sgt i64 %168, 0
-  br i1 %169, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
+  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %176, i64 1023)
+  %177 = icmp sgt i64 %176, 0
+  br i1 %177, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
 
 then2.i.i.i90.i.i.i:                              ; preds = %then2.i86.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i.i"
 
 "$printable.clean.exit.i88.i.i.i":                ; preds = %then2.i.i.i90.i.i.i, %then2.i86.i.i.i
-  %170 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
-  store i8 0, ptr %170, align 1
-  %171 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
-  %172 = ptrtoint ptr %raw.i.i82.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %172, i64 %171)
+  %178 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
+  store i8 0, ptr %178, align 1
+  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
+  %180 = ptrtoint ptr %raw.i.i82.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %180, i64 %179)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge19.i.i.i:                                    ; preds = %merge14.i.i.i
-  %173 = icmp eq i32 %124, 2
-  br i1 %173, label %then24.i.i.i, label %merge23.i.i.i
+  %181 = icmp eq i32 %132, 2
+  br i1 %181, label %then24.i.i.i, label %merge23.i.i.i
 
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
-  %174 = getelementptr i8, ptr %55, i64 152
-  %175 = load i32, ptr %174, align 4
-  %176 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.519", i32 %175, i32 %122, ptr %3)
+  %182 = getelementptr i8, ptr %55, i64 152
+  %183 = load i32, ptr %182, align 4
+  %184 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.520", i32 %183, i32 %130, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %177 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.520", i32 %.val57.i.i.i, i32 %122, ptr %3)
+  %185 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.521", i32 %.val57.i.i.i, i32 %130, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %176, %then24.i.i.i ], [ %177, %merge23.i.i.i ]
-  %.not.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
-  br i1 %.not.i.i, label %merge.i79.i, label %"$Plan.measure_weights.exit.thread.i"
+  %common.ret.op.i.i.i = phi i32 [ %184, %then24.i.i.i ], [ %185, %merge23.i.i.i ]
+  %.not.i94.i = icmp eq i32 %common.ret.op.i.i.i, 0
+  br i1 %.not.i94.i, label %merge.i93.i, label %"$Plan.measure_weights.exit.thread.i"
 
-merge.i79.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
-  %178 = getelementptr i8, ptr %2, i64 384
-  %179 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %178, ptr %3)
-  %.not12.i.i = icmp eq i32 %179, 0
-  br i1 %.not12.i.i, label %merge10.i, label %"$Plan.measure_weights.exit.thread.i"
+merge.i93.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
+  %186 = getelementptr i8, ptr %2, i64 384
+  %187 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %186, ptr %3)
+  %.not12.i.i = icmp eq i32 %187, 0
+  br i1 %.not12.i.i, label %merge15.i, label %"$Plan.measure_weights.exit.thread.i"
 
-"$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i79.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
-  %common.ret.op.i78.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %179, %merge.i79.i ], [ 1, %"$Layout.check.exit.i.i" ]
+"$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i93.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
+  %common.ret.op.i92.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %187, %merge.i93.i ], [ 1, %"$Layout.check.exit.i.i" ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
   br label %"$Plan.make.exit"
 
-merge10.i:                                        ; preds = %merge.i79.i
-  %180 = load ptr, ptr %unbound.i.i, align 8
-  call void @free(ptr %180)
+merge15.i:                                        ; preds = %merge.i93.i
+  %188 = load ptr, ptr %unbound.i.i, align 8
+  call void @free(ptr %188)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
-  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i.i)
-  %181 = load ptr, ptr %2, align 8, !noalias !78
-  %182 = load i32, ptr %121, align 4, !noalias !81
-  %183 = load i32, ptr %31, align 4, !noalias !78
-  %184 = getelementptr i8, ptr %181, i64 92
-  %185 = load i32, ptr %184, align 4, !noalias !78
-  %186 = getelementptr i8, ptr %2, i64 208
-  %187 = load i32, ptr %186, align 4, !noalias !78
-  %188 = getelementptr i8, ptr %181, i64 104
-  %layout.val.val.i.i.i = load i32, ptr %188, align 4, !noalias !78
-  %189 = sdiv i32 %layout.val.val.i.i.i, %182
-  %190 = getelementptr i8, ptr %181, i64 108
-  %191 = load i32, ptr %190, align 4, !noalias !78
-  %.sroa.7.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i.i, i8 0, i64 24, i1 false)
-  store i32 %183, ptr %cache.i.i, align 8
-  %.sroa.2.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 4
-  store i32 %185, ptr %.sroa.2.0.cache.sroa_idx.i.i, align 4
-  %.sroa.3.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 8
-  store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i.i, align 8
-  %.sroa.4.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 12
-  store i32 %187, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
-  %.sroa.5.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 16
-  store i32 %189, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
-  %.sroa.6.0.cache.sroa_idx.i.i = getelementptr inbounds i8, ptr %cache.i.i, i64 20
-  store i32 %191, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
-  %192 = load ptr, ptr %20, align 8
-  %193 = getelementptr i8, ptr %192, i64 152
-  %194 = load ptr, ptr %193, align 8
-  %195 = getelementptr i8, ptr %2, i64 376
-  %196 = call i32 %194(ptr nonnull %cache.i.i, ptr %195)
-  %.not.i81.i = icmp eq i32 %196, 0
-  br i1 %.not.i81.i, label %or.lhs.false.i.i, label %then.i82.i
-
-then.i82.i:                                       ; preds = %or.lhs.false.i.i, %merge10.i
-  %.not11.i.i = icmp eq ptr %3, null
-  br i1 %.not11.i.i, label %"$Plan.measure_page.exit.thread.i", label %then2.i83.i
-
-or.lhs.false.i.i:                                 ; preds = %merge10.i
-  %197 = load i64, ptr %195, align 8
-  %198 = icmp slt i64 %197, 1
-  br i1 %198, label %then.i82.i, label %merge15.i
-
-then2.i83.i:                                      ; preds = %then.i82.i
-  %199 = load i32, ptr %31, align 4
-  %200 = icmp ult i32 %199, 32
-  br i1 %200, label %switch.hole_check, label %merge53.i.i.i
-
-merge53.i.i.i:                                    ; preds = %switch.hole_check, %then2.i83.i
-  %201 = icmp eq i32 %199, 32
-  %spec.select.i.i.i = select i1 %201, ptr @"$string.378", ptr @"$string.161"
-  br label %"$anon (./terra/base/codes.t:4).394.exit.i.i"
-
-switch.hole_check:                                ; preds = %then2.i83.i
-  %switch.shifted = lshr i32 -1048569, %199
-  %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
-
-switch.lookup:                                    ; preds = %switch.hole_check
-  %202 = zext nneg i32 %199 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Planning.make", i64 0, i64 %202
-  %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).394.exit.i.i"
-
-"$anon (./terra/base/codes.t:4).394.exit.i.i":    ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i84.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %203 = load i32, ptr %.sroa.4.0.cache.sroa_idx.i.i, align 4
-  %204 = load i32, ptr %.sroa.5.0.cache.sroa_idx.i.i, align 8
-  %205 = load i32, ptr %.sroa.6.0.cache.sroa_idx.i.i, align 4
-  %206 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.523", ptr nonnull %common.ret.op.i.i84.i, i32 %203, i32 %204, i32 %205)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i80.i)
-  %207 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i85.i = call i64 @llvm.smin.i64(i64 %207, i64 1023)
-  %208 = icmp sgt i64 %207, 0
-  br i1 %208, label %then2.i.i.i88.i, label %"$printable.clean.exit.i86.i"
-
-then2.i.i.i88.i:                                  ; preds = %"$anon (./terra/base/codes.t:4).394.exit.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i80.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i85.i, i1 false)
-  br label %"$printable.clean.exit.i86.i"
-
-"$printable.clean.exit.i86.i":                    ; preds = %then2.i.i.i88.i, %"$anon (./terra/base/codes.t:4).394.exit.i.i"
-  %209 = getelementptr i8, ptr %raw.i.i80.i, i64 %spec.select.i.i.i85.i
-  store i8 0, ptr %209, align 1
-  %210 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i80.i)
-  %211 = ptrtoint ptr %raw.i.i80.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %211, i64 %210)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i80.i)
-  br label %"$Plan.measure_page.exit.thread.i"
-
-"$Plan.measure_page.exit.thread.i":               ; preds = %"$printable.clean.exit.i86.i", %then.i82.i
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i.i)
-  br label %"$Plan.make.exit"
-
-merge15.i:                                        ; preds = %or.lhs.false.i.i
-  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i.i)
-  %212 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not72.i = icmp eq i32 %212, 0
-  br i1 %.not72.i, label %merge20.i, label %"$Plan.make.exit"
+  %189 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not80.i = icmp eq i32 %189, 0
+  br i1 %.not80.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %213 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not73.i = icmp eq i32 %213, 0
-  br i1 %.not73.i, label %merge25.i, label %"$Plan.make.exit"
+  %190 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not81.i = icmp eq i32 %190, 0
+  br i1 %.not81.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
+  %191 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not82.i = icmp eq i32 %191, 0
+  br i1 %.not82.i, label %merge30.i, label %"$Plan.make.exit"
+
+merge30.i:                                        ; preds = %merge25.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit62.i.i", %"$Plan.measure_weights.exit.thread.i", %"$Plan.measure_page.exit.thread.i", %merge15.i, %merge20.i, %merge25.i
-  %common.ret.op.i = phi i32 [ 0, %merge25.i ], [ %25, %entry ], [ %212, %merge15.i ], [ 1, %merge20.i ], [ %common.ret.op.i78.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 4, %"$Plan.measure_page.exit.thread.i" ], [ 1, %"$printable.clean.exit62.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit62.i.i", %then.i86.i, %"$printable.clean.exit.i89.i", %"$Plan.measure_weights.exit.thread.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i
+  %common.ret.op.i = phi i32 [ 0, %merge30.i ], [ %25, %entry ], [ %189, %merge15.i ], [ %190, %merge20.i ], [ 1, %merge25.i ], [ 3, %then.i86.i ], [ 3, %"$printable.clean.exit.i89.i" ], [ %common.ret.op.i92.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 1, %"$printable.clean.exit62.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
   ret i32 %common.ret.op.i
 }
 
@@ -40666,7 +40606,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -40723,7 +40663,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.521", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.522", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -41361,7 +41301,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.522", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.523", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -41464,7 +41404,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.522", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.523", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -41521,6 +41461,106 @@ then2:                                            ; preds = %merge
   %52 = getelementptr i8, ptr %2, i64 24
   store ptr %47, ptr %52, align 8
   br label %common.ret
+}
+
+define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
+entry:
+  %raw.i = alloca [1024 x i8], align 1
+  %cache = alloca %21, align 8
+  %2 = load ptr, ptr %0, align 8, !noalias !78
+  %3 = getelementptr i8, ptr %0, i64 172
+  %4 = load i32, ptr %3, align 4, !noalias !81
+  %5 = getelementptr i8, ptr %0, i64 324
+  %6 = load i32, ptr %5, align 4, !noalias !78
+  %7 = getelementptr i8, ptr %2, i64 92
+  %8 = load i32, ptr %7, align 4, !noalias !78
+  %9 = getelementptr i8, ptr %0, i64 208
+  %10 = load i32, ptr %9, align 4, !noalias !78
+  %11 = getelementptr i8, ptr %2, i64 104
+  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !78
+  %12 = sdiv i32 %layout.val.val.i, %4
+  %13 = getelementptr i8, ptr %2, i64 108
+  %14 = load i32, ptr %13, align 4, !noalias !78
+  %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
+  store i32 %6, ptr %cache, align 8
+  %.sroa.2.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 4
+  store i32 %8, ptr %.sroa.2.0.cache.sroa_idx, align 4
+  %.sroa.3.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 8
+  store i32 1, ptr %.sroa.3.0.cache.sroa_idx, align 8
+  %.sroa.4.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 12
+  store i32 %10, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  %.sroa.5.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 16
+  store i32 %12, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  %.sroa.6.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 20
+  store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %15 = getelementptr i8, ptr %0, i64 8
+  %16 = load ptr, ptr %15, align 8
+  %17 = getelementptr i8, ptr %16, i64 152
+  %18 = load ptr, ptr %17, align 8
+  %19 = getelementptr i8, ptr %0, i64 376
+  %20 = call i32 %18(ptr nonnull %cache, ptr %19)
+  %.not = icmp eq i32 %20, 0
+  br i1 %.not, label %or.lhs.false, label %then
+
+then:                                             ; preds = %or.lhs.false, %entry
+  %.not11 = icmp eq ptr %1, null
+  br i1 %.not11, label %common.ret, label %then2
+
+or.lhs.false:                                     ; preds = %entry
+  %21 = load i64, ptr %19, align 8
+  %22 = icmp slt i64 %21, 1
+  br i1 %22, label %then, label %common.ret
+
+then2:                                            ; preds = %then
+  %23 = load i32, ptr %5, align 4
+  %24 = icmp ult i32 %23, 32
+  br i1 %24, label %switch.hole_check, label %merge53.i
+
+merge53.i:                                        ; preds = %switch.hole_check, %then2
+  %25 = icmp eq i32 %23, 32
+  %spec.select.i = select i1 %25, ptr @"$string.378", ptr @"$string.161"
+  br label %"$anon (./terra/base/codes.t:4).394.exit"
+
+switch.hole_check:                                ; preds = %then2
+  %switch.shifted = lshr i32 -1048569, %23
+  %switch.lobit = trunc i32 %switch.shifted to i1
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i
+
+switch.lookup:                                    ; preds = %switch.hole_check
+  %26 = zext nneg i32 %23 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
+  %switch.load = load ptr, ptr %switch.gep, align 8
+  br label %"$anon (./terra/base/codes.t:4).394.exit"
+
+"$anon (./terra/base/codes.t:4).394.exit":        ; preds = %switch.lookup, %merge53.i
+  %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
+  %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.524", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
+  %32 = icmp sgt i64 %31, 0
+  br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).394.exit"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).394.exit", %then2.i.i
+  %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %33, align 1
+  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %35 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %35, i64 %34)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+
+common.ret:                                       ; preds = %or.lhs.false, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 4, %then ], [ 4, %"$printable.clean.exit" ], [ 0, %or.lhs.false ]
+  ret i32 %common.ret.op
 }
 
 define internal fastcc i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) unnamed_addr {
@@ -41671,8 +41711,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).527.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).527.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).528.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).528.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -41746,7 +41786,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).527.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).528.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -41760,9 +41800,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).527.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).528.exit"
 
-"$anon (./terra/plan/sizes.t:37).527.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).528.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -41945,7 +41985,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.524", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.525", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -42322,7 +42362,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).526"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).527"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !90
@@ -42330,7 +42370,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).526"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).527"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 184
   %85 = getelementptr i8, ptr %0, i64 400
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -42771,7 +42811,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).526"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).527"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -43369,7 +43409,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.528", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.529", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -43499,7 +43539,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.529", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.530", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 504
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 505
@@ -43515,7 +43555,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 504
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 505
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.530", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.531", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -43595,7 +43635,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.531", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.532", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -43607,7 +43647,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.532", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.533", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -43618,13 +43658,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.533", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.534", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.534", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.535", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -43658,7 +43698,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.535", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.536", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 504
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 505
@@ -44051,7 +44091,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.600", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.601", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -44109,7 +44149,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.601", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.602", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -44380,7 +44420,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.602", ptr nonnull @"$string.603")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.603", ptr nonnull @"$string.604")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -44517,7 +44557,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.604", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.605", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -44563,7 +44603,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.605")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.606")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -44641,7 +44681,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.606")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.607")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -44846,7 +44886,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.607")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.608")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -44924,7 +44964,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.608")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.609")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -45159,7 +45199,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.602", ptr nonnull @"$string.609")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.603", ptr nonnull @"$string.610")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -45319,7 +45359,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.610", ptr %6, align 8
+  store ptr @"$string.611", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 1848
@@ -45483,7 +45523,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.611", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.612", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -45660,7 +45700,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.612", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.613", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -45787,7 +45827,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.613", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.614", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -45870,7 +45910,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.614", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.615", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -45942,7 +45982,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.615", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.616", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -47137,7 +47177,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.616", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.617", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -47535,7 +47575,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.617", ptr %19, align 8
+  store ptr @"$string.618", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -47568,7 +47608,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.618", ptr %19, align 8
+  store ptr @"$string.619", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -47598,7 +47638,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.619", ptr %49, align 8
+  store ptr @"$string.620", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 1848
@@ -47654,7 +47694,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.620", ptr %13, align 8
+  store ptr @"$string.621", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 1848
@@ -47703,7 +47743,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.585", ptr %40, align 8
+  store ptr @"$string.586", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 1848
@@ -47745,7 +47785,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 1856
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.621", ptr %4, align 8
+  store ptr @"$string.622", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 1848
@@ -47967,7 +48007,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.623", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.624", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -47993,7 +48033,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.624", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.625", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -48019,7 +48059,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.625", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.626", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -48109,7 +48149,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.622", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -48277,7 +48317,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.626", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.627", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -48306,7 +48346,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.627", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.628", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -48345,7 +48385,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.631", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.632", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -48375,7 +48415,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.632", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.633", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -48405,7 +48445,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.633", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.634", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -48435,7 +48475,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.634", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.635", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -48453,7 +48493,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.635", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.636", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -48473,7 +48513,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.636", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.637", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -48509,14 +48549,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.648", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.649", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -48926,7 +48966,7 @@ and.lhs.true.i.i38.i.i.i:                         ; preds = %forcond.i.i.i46.i.i
   %301 = load i64, ptr %285, align 8
   %.not.i.i.i.i39.i.i.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i.i.i = load ptr, ptr %283, align 8
-  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.659.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.660.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i40.i.i.i:                            ; preds = %and.lhs.true.i.i38.i.i.i
   %302 = shl i64 %301, 1
@@ -48941,9 +48981,9 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store ptr %304, ptr %283, align 8
   store i64 %spec.store.select.i.i.i.i42.i.i.i, ptr %285, align 8
   %.pre10.i.i.i44.i.i.i = load i64, ptr %284, align 8
-  br label %"$Vector.push.659.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.660.exit.thread.i.i.i.i.i"
 
-"$Vector.push.659.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
+"$Vector.push.660.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
   %306 = phi i64 [ %.pre10.i.i.i44.i.i.i, %merge7.i.i.i.i43.i.i.i ], [ %299, %and.lhs.true.i.i38.i.i.i ]
   %307 = phi ptr [ %304, %merge7.i.i.i.i43.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i38.i.i.i ]
   %308 = getelementptr %108, ptr %307, i64 %306
@@ -48953,7 +48993,7 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store i64 %310, ptr %284, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.659.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.660.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
   %311 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %311, %279
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -49100,7 +49140,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %374 = load i32, ptr %68, align 4
-  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.661", i32 %374)
+  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i32 %374)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %376 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %376, i64 1023)
@@ -49133,7 +49173,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i64 %382, i32 %46)
+  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i64 %382, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   %386 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i.i = tail call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -49201,7 +49241,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.636", i32 %407, i32 %402, i32 %403)
+  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.637", i32 %407, i32 %402, i32 %403)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %410 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %410, i64 1023)
@@ -49238,7 +49278,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %421 = load i32, ptr %420, align 4
   %422 = getelementptr i8, ptr %25, i64 6492
   %423 = load i32, ptr %422, align 4
-  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i64 %416, i32 %421, i32 %423)
+  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %425 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %425, i64 1023)
@@ -49287,7 +49327,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", i32 %435)
+  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", i32 %435)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %445 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -49329,7 +49369,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -49441,7 +49481,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.628", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.629", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -49476,7 +49516,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.629", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -49498,7 +49538,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.630", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.631", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -49521,7 +49561,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.637", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.638", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -49559,7 +49599,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.638", ptr nonnull @"$string.640", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.639", ptr nonnull @"$string.641", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -49601,7 +49641,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.639", ptr nonnull @"$string.641", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.640", ptr nonnull @"$string.642", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -49632,7 +49672,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.642", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.643", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49651,7 +49691,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.643", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.644", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49668,7 +49708,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.644", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.645", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49685,7 +49725,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.645", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -49701,7 +49741,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.647", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -49723,7 +49763,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.649", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.650", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -49763,7 +49803,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.650", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.651", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -49797,7 +49837,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.651", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.652", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -49837,7 +49877,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.652", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.653", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -49863,7 +49903,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.653", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.654", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -49888,7 +49928,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.654", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.655", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -49916,7 +49956,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.655", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.656", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -49936,7 +49976,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.656", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.657", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -49987,7 +50027,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.657", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.658", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -50009,7 +50049,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.658", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -56902,7 +56942,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.719", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.720", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -56927,7 +56967,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.677", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.678", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -56962,7 +57002,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.678", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.679", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -57002,7 +57042,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.679", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.680", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -57166,7 +57206,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.718", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.719", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -57221,7 +57261,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5609
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.680", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.681", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -57325,7 +57365,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.681", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.682", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -57497,7 +57537,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.682", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.683", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -57535,7 +57575,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.683", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.684", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -57813,7 +57853,7 @@ merge:                                            ; preds = %entry
   %34 = getelementptr i8, ptr %0, i64 1825
   %35 = getelementptr i8, ptr %0, i64 1968
   %36 = getelementptr i8, ptr %0, i64 1984
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %37 = load i64, ptr %32, align 8
   %38 = add i64 %37, 1
@@ -57830,7 +57870,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %45 = load i64, ptr %32, align 8
   %46 = add i64 %45, 1
@@ -57848,7 +57888,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %54 = load i64, ptr %32, align 8
   %55 = add i64 %54, 1
@@ -57866,7 +57906,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %63 = load i64, ptr %32, align 8
   %64 = add i64 %63, 1
@@ -57884,7 +57924,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %72 = load i64, ptr %32, align 8
   %73 = add i64 %72, 1
@@ -57916,7 +57956,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %85 = getelementptr i8, ptr %0, i64 1952
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %86 = load i64, ptr %32, align 8
   %87 = add i64 %86, 1
@@ -57946,7 +57986,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %98 = load i64, ptr %32, align 8
   %99 = add i64 %98, 1
@@ -57976,7 +58016,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.684", ptr %30, align 8
+  store ptr @"$string.685", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %110 = load i64, ptr %32, align 8
   %111 = add i64 %110, 1
@@ -58013,7 +58053,7 @@ merge2:                                           ; preds = %merge8.1.i
   %122 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull readonly %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1616, ptr nonnull %unbound.i.i)
   %123 = getelementptr i8, ptr %0, i64 1920
-  store ptr @"$string.685", ptr %30, align 8
+  store ptr @"$string.686", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %124 = load i64, ptr %32, align 8
   %125 = add i64 %124, 1
@@ -58045,7 +58085,7 @@ merge.i:                                          ; preds = %merge2
   %136 = getelementptr i8, ptr %0, i64 176
   %137 = load ptr, ptr %123, align 8
   %138 = call fastcc i64 @"$RankBuffers.bind"(ptr %136, ptr nonnull %shape.i, ptr %137)
-  store ptr @"$string.686", ptr %30, align 8
+  store ptr @"$string.687", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %139 = load i64, ptr %32, align 8
   %140 = add i64 %139, 1
@@ -58084,7 +58124,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %157, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.687", ptr %30, align 8
+  store ptr @"$string.688", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %158 = load i64, ptr %32, align 8
   %159 = add i64 %158, 1
@@ -58119,7 +58159,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %172, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.688", ptr %30, align 8
+  store ptr @"$string.689", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %173 = load i64, ptr %32, align 8
   %174 = add i64 %173, 1
@@ -58194,7 +58234,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %209 = load i32, ptr %191, align 4
   %210 = sext i32 %209 to i64
   %211 = mul i64 %208, %210
-  store ptr @"$string.685", ptr %30, align 8
+  store ptr @"$string.686", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %212 = load i64, ptr %32, align 8
   %213 = add i64 %212, 1
@@ -58247,7 +58287,7 @@ merge7:                                           ; preds = %merge14.i
   %234 = getelementptr inbounds i8, ptr %args.i, i64 16
   %235 = load <2 x ptr>, ptr %233, align 8
   store <2 x ptr> %235, ptr %234, align 8
-  store ptr @"$string.689", ptr %30, align 8
+  store ptr @"$string.690", ptr %30, align 8
   store i32 -1, ptr %31, align 4
   %236 = load i64, ptr %32, align 8
   %237 = add i64 %236, 1
@@ -58391,14 +58431,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).526"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).527"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !118
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).526"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).527"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 184
   %90 = getelementptr i8, ptr %13, i64 400
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -58563,7 +58603,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %25 = load i64, ptr %bytes, align 8
   %26 = getelementptr i8, ptr %0, i64 1904
   %27 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.685", ptr %27, align 8
+  store ptr @"$string.686", ptr %27, align 8
   %28 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %28, align 4
   %29 = getelementptr i8, ptr %0, i64 1848
@@ -58704,7 +58744,7 @@ then.i.i:                                         ; preds = %then15
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.691", i32 %67)
+  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.692", i32 %67)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
@@ -59107,7 +59147,7 @@ then5.i:                                          ; preds = %then2.i
 then.i28.i:                                       ; preds = %then5.i
   %251 = getelementptr i8, ptr %244, i64 28
   %252 = load i32, ptr %251, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.692", ptr nonnull @"$string.235", i32 %252, ptr nonnull %cause.i.i93)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.693", ptr nonnull @"$string.235", i32 %252, ptr nonnull %cause.i.i93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -59154,7 +59194,7 @@ merge14:                                          ; preds = %else16, %"$layout.p
   %266 = getelementptr i8, ptr %0, i64 1888
   %267 = load <2 x ptr>, ptr %265, align 8
   store <2 x ptr> %267, ptr %266, align 8
-  store ptr @"$string.701", ptr %27, align 8
+  store ptr @"$string.702", ptr %27, align 8
   store i32 -1, ptr %28, align 4
   %268 = load i64, ptr %29, align 8
   %269 = add i64 %268, 1
@@ -59242,7 +59282,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.692", ptr nonnull @"$string.235", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.693", ptr nonnull @"$string.235", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -59339,7 +59379,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.692", ptr nonnull @"$string.693", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.693", ptr nonnull @"$string.694", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -59430,14 +59470,14 @@ merge.i:                                          ; preds = %then.i, %entry
   %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.292", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.694.exit"
+  br i1 %.not.i, label %merge4.i, label %"$place_model.695.exit"
 
 merge4.i:                                         ; preds = %merge.i
   %20 = getelementptr i8, ptr %1, i64 48
   %21 = load ptr, ptr %20, align 8
   %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.296", ptr nonnull @"$string.411", ptr %21)
   %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.694.exit"
+  br i1 %.not53.i, label %merge8.i, label %"$place_model.695.exit"
 
 merge8.i:                                         ; preds = %merge4.i
   %23 = getelementptr i8, ptr %1, i64 56
@@ -59458,7 +59498,7 @@ merge8.i:                                         ; preds = %merge4.i
   %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
   %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.694.exit"
+  br i1 %.not54.i, label %merge13.i, label %"$place_model.695.exit"
 
 merge13.i:                                        ; preds = %merge8.i
   %29 = load ptr, ptr %0, align 8
@@ -59562,14 +59602,14 @@ forbody.i:                                        ; preds = %merge19.i, %forbody
   %54 = load ptr, ptr %53, align 8
   %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.299", ptr nonnull @"$string.411", ptr %54)
   %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.694.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.695.exit"
 
 merge.i.i.i:                                      ; preds = %forbody.i
   %56 = getelementptr i8, ptr %42, i64 16
   %57 = load ptr, ptr %56, align 8
   %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.306", ptr nonnull @"$string.411", ptr %57)
   %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.694.exit"
+  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.695.exit"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
   %59 = load ptr, ptr %0, align 8
@@ -59583,14 +59623,14 @@ then7.i.i.i:                                      ; preds = %merge2.i.i.i
   %64 = load ptr, ptr %63, align 8
   %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.304", ptr nonnull @"$string.411", ptr %64)
   %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.694.exit"
+  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.695.exit"
 
 merge10.i.i.i:                                    ; preds = %then7.i.i.i
   %66 = getelementptr i8, ptr %42, i64 32
   %67 = load ptr, ptr %66, align 8
   %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.305", ptr nonnull @"$string.411", ptr %67)
   %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.694.exit"
+  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.695.exit"
 
 merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
   %69 = getelementptr i8, ptr %42, i64 40
@@ -59606,7 +59646,7 @@ merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %mer
   %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.300", ptr nonnull %part.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
   %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.694.exit"
+  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.695.exit"
 
 merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
@@ -59620,7 +59660,7 @@ merge20.i.i.i:                                    ; preds = %merge6.i.i.i
   %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.301", ptr nonnull %part.i84.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
   %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.694.exit"
+  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.695.exit"
 
 merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %77 = add i32 %52, %49
@@ -59633,9 +59673,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.302", ptr nonnull %part.i89.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
   %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.698.exit.i.i", label %"$place_model.694.exit"
+  br i1 %.not80.i.i.i, label %"$place_attention.699.exit.i.i", label %"$place_model.695.exit"
 
-"$place_attention.698.exit.i.i":                  ; preds = %merge25.i.i.i
+"$place_attention.699.exit.i.i":                  ; preds = %merge25.i.i.i
   %79 = getelementptr i8, ptr %42, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
   %80 = getelementptr i8, ptr %42, i64 88
@@ -59652,9 +59692,9 @@ merge25.i.i.i:                                    ; preds = %merge20.i.i.i
   %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.303", ptr nonnull %part.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
   %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.694.exit"
+  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.695.exit"
 
-merge.i.i:                                        ; preds = %"$place_attention.698.exit.i.i"
+merge.i.i:                                        ; preds = %"$place_attention.699.exit.i.i"
   %87 = load i8, ptr %42, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %merge1.i.i, label %then2.i.i
@@ -59678,7 +59718,7 @@ then2.i.i:                                        ; preds = %merge.i.i
   %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.308", ptr nonnull %part.i.i31.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.694.exit"
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.695.exit"
 
 merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
@@ -59690,7 +59730,7 @@ merge.i38.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.309", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.694.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.695.exit"
 
 merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
@@ -59707,7 +59747,7 @@ merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
   %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.310", ptr nonnull %part.i24.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.697.exit.i"
+  br label %"$place_layer.698.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -59771,7 +59811,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   br label %forbody.i.i.i
 
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).699.exit.i.i.i"
+forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).700.exit.i.i.i"
   %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
   br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
@@ -59852,9 +59892,9 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.315", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).699.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
+  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).700.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).699.exit.i.i.i": ; preds = %merge.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).700.exit.i.i.i": ; preds = %merge.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   %158 = load i32, ptr %34, align 8
   %159 = load i32, ptr %35, align 4
@@ -59870,11 +59910,11 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   %.not40.i.i.i = icmp eq i32 %162, 0
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).699.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).699.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).700.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).700.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.694.exit"
+  br label %"$place_model.695.exit"
 
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
@@ -59904,7 +59944,7 @@ merge10.i.i:                                      ; preds = %merge6.i.i
   %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.318", ptr nonnull %part.i.i48.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
   %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.694.exit"
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.695.exit"
 
 merge.i55.i.i:                                    ; preds = %merge10.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
@@ -59916,7 +59956,7 @@ merge.i55.i.i:                                    ; preds = %merge10.i.i
   %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.319", ptr nonnull %part.i19.i47.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
   %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.694.exit"
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.695.exit"
 
 merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
@@ -59933,14 +59973,14 @@ merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
   store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
   %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.320", ptr nonnull %part.i24.i46.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.697.exit.i"
+  br label %"$place_layer.698.exit.i"
 
-"$place_layer.697.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+"$place_layer.698.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
   %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.694.exit"
+  br i1 %.not55.i, label %merge19.i, label %"$place_model.695.exit"
 
-merge19.i:                                        ; preds = %"$place_layer.697.exit.i", %merge6.i.i
+merge19.i:                                        ; preds = %"$place_layer.698.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
@@ -59949,14 +59989,14 @@ merge17.i:                                        ; preds = %merge19.i, %merge13
   %185 = getelementptr i8, ptr %0, i64 37
   %186 = load i8, ptr %185, align 1
   %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.694.exit"
+  br i1 %187, label %then24.i, label %"$place_model.695.exit"
 
 then24.i:                                         ; preds = %merge17.i
   %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.694.exit"
+  br label %"$place_model.695.exit"
 
-"$place_model.694.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.698.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.697.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.697.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.698.exit.i.i" ]
+"$place_model.695.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.699.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.698.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.698.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.699.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -60246,7 +60286,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.695", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.696", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -60303,7 +60343,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.696", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.697", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -60707,7 +60747,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.702", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.703", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -61061,7 +61101,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.703", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.704", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -61109,7 +61149,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).526"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).527"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 288
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -61257,7 +61297,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.704", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.705", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -61321,7 +61361,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.705", ptr %24, align 8
+  store ptr @"$string.706", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -61363,7 +61403,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.705", ptr %24, align 8
+  store ptr @"$string.706", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -61399,7 +61439,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 1832
-  store ptr @"$string.706", ptr %67, align 8
+  store ptr @"$string.707", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 1840
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 1848
@@ -62413,7 +62453,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.703", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.704", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -62643,7 +62683,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %170 = load i32, ptr %127, align 4
-  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.709", i32 %170)
+  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", i32 %170)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %172 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %172, i64 1023)
@@ -62677,7 +62717,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %179 = call ptr @__errno_location()
   %180 = load i32, ptr %179, align 4
   %181 = call ptr @strerror(i32 %180)
-  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", ptr %181)
+  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", ptr %181)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %183 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %183, i64 1023)
@@ -62705,7 +62745,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %190, ptr noundef nonnull align 4 dereferenceable(28) %188, i64 28, i1 false)
   %191 = getelementptr i8, ptr %0, i64 8512
   %192 = load ptr, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).526"(ptr %191, ptr %190, ptr %192)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).527"(ptr %191, ptr %190, ptr %192)
   %193 = getelementptr i8, ptr %0, i64 8728
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
   %195 = getelementptr i8, ptr %0, i64 8744
@@ -62791,7 +62831,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", i32 %239, i32 %241)
+  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %239, i32 %241)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %244 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %244, i64 1023)
@@ -62825,7 +62865,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %249, i32 %251)
+  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
@@ -62934,7 +62974,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", i32 %249, i32 %251)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
@@ -63161,7 +63201,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %401, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", i32 %249, i32 %251)
+  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", i32 %249, i32 %251)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %403 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %403, i64 1023)
@@ -63193,7 +63233,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %409 = call ptr @__errno_location()
   %410 = load i32, ptr %409, align 4
   %411 = call ptr @strerror(i32 %410)
-  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", ptr %411)
+  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", ptr %411)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %413 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %413, i64 1023)
@@ -63292,21 +63332,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %449 = getelementptr i8, ptr %0, i64 8256
   %450 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %451 = sext i32 %450 to i64
-  %452 = call fastcc zeroext i1 @"$Vector.reserve.716"(ptr %449, i64 %451)
+  %452 = call fastcc zeroext i1 @"$Vector.reserve.717"(ptr %449, i64 %451)
   br i1 %452, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %453 = getelementptr i8, ptr %0, i64 8208
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.708"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.709"(ptr %453, i64 %455)
   br i1 %456, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %457 = getelementptr i8, ptr %0, i64 8184
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.708"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.709"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -63437,7 +63477,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %510 = getelementptr i8, ptr %0, i64 8280
   %511 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %512 = sext i32 %511 to i64
-  %513 = call fastcc zeroext i1 @"$Vector.reserve.716"(ptr %510, i64 %512)
+  %513 = call fastcc zeroext i1 @"$Vector.reserve.717"(ptr %510, i64 %512)
   br i1 %513, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -63445,7 +63485,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.717", i32 %230)
+  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", i32 %230)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %515 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %515, i64 1023)
@@ -63511,7 +63551,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.708"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.709"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -63541,7 +63581,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.716"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.717"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -63589,7 +63629,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.602", ptr nonnull @"$string.720")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.603", ptr nonnull @"$string.721")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -63787,7 +63827,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.636", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.637", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -63816,7 +63856,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6484
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.722", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.723", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -63858,7 +63898,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.723", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.724", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -63950,7 +63990,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.725", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.726", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -64550,7 +64590,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.730", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.731", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -64668,7 +64708,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.731", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.732", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -65241,7 +65281,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.732", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.733", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -65271,7 +65311,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.733", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.734", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -65394,7 +65434,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.726", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.727", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -65427,7 +65467,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.727", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.728", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -65457,7 +65497,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.728", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.729", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -65498,7 +65538,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.729", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.730", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

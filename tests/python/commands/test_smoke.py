@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from glm_engine.libraries import find_backend_library, find_engine_library
+from tests.engine.failing_device import FOLDER
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CPU, ENVIRONMENT, QUESTION, glm, glm_json, refused
 
@@ -67,6 +68,15 @@ def test_cuda_without_its_libraries_is_refused(tmp_path, monkeypatch, copied, mi
     assert message.endswith(
         "; in a checkout `tools/develop --with cuda scons engine cuda` builds it\n"
     )
+
+
+def test_a_device_library_from_elsewhere_does_not_answer_for_an_absent_one(tmp_path, monkeypatch):
+    """What a process has loaded from another folder, here beforehand, stays what it is."""
+    shutil.copy2(find_engine_library().path, tmp_path)
+    monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(tmp_path / "engine.so"))
+    monkeypatch.setitem(ENVIRONMENT, "LD_PRELOAD", str(FOLDER / "libglm_cpu.so"))
+    message = refused("smoke", *CPU, code=3)
+    assert "the library of device cpu cannot be opened: libglm_cpu.so: cannot open" in message
 
 
 def test_smoke_fails_on_a_model_that_does_not_know(random_model):
