@@ -50,6 +50,7 @@ struct Widener {
   __device__ LaneCodes take_codes(int32_t next_step) {
     ptx::barrier_wait(&staging.full[staged.slot], staged.parity);
     const LaneCodes codes = read_codes(staging.block(staged.slot), places);
+    ptx::proxy_fence();
     __syncwarp();
     stream.request(staged.slot, next_step);
     staged.advance();
