@@ -27,6 +27,13 @@ def test_a_small_run_measures_each_number_of_rows(tmp_path):
     assert [line.split("  ")[0] for line in lines] == expected
 
 
+def test_many_rows_are_waited_for_before_their_steps_are_counted():
+    asked = ["--synthetic", str(CAPITALS), "--device", "cpu", "--batch", "40", "--steps", "1"]
+    result = CliRunner().invoke(main, [*asked, "--prompt", "5"])
+    assert result.exit_code == 0, result.output
+    assert len(result.output.splitlines()) == 2
+
+
 def test_air_has_limits_and_other_models_have_none():
     (batch, length), most = next(iter(MOST_MS.items()))
     kept, missed = (figures_of(AIR, batch, [(length, most + off)])[0] for off in (-1, 1))

@@ -49,6 +49,11 @@ class MixedSteps:
         self.batch, self.num_steps = batch, num_steps
         self.steps: list[dict] = []
 
+    def settle(self) -> None:
+        """Return once a step held every decode row and nothing else."""
+        while not any(self.carries(step, 0) for step in self.take()):
+            self.wait_for(None)
+
     def milliseconds(self, length: int) -> float:
         self.take()
         times: list[float] = []
@@ -104,7 +109,7 @@ def decode_beside(engine: Engine, generator, batch: int, lengths: Sequence[int],
     decoding = Decoding(engine, generator, batch, CONTEXT, wanted)
     requests = decoding.start()
     beside = MixedSteps(engine, generator, batch, num_steps)
-    beside.milliseconds(0)
+    beside.settle()
     measured = [(length, beside.milliseconds(length)) for length in lengths]
     decoding.finish(requests)
     return measured

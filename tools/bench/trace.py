@@ -174,6 +174,7 @@ def measure(model: str, device: str, batch: int, length: int, num_steps: int, ge
         beside = MixedSteps(engine, generator, batch, num_steps)
         with recorded:
             requests = decoding.start()
+            beside.settle()
             beside.milliseconds(length)
             decoding.finish(requests)
     launches = recorded_launches(recorded)
