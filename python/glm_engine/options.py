@@ -358,6 +358,11 @@ def make_engine_values(values):
 engine_options_with = functools.partial(gathered, ENGINE, "engine_values", make_engine_values)
 engine_options = engine_options_with()
 sampling_options = gathered(SAMPLING, "sampling", make_sampling)
+drawing_options = gathered(
+    {name: SAMPLING[name] for name in SAMPLING if name not in ("num_logprobs", "seed")},
+    "sampling",
+    make_sampling,
+)
 
 
 def model_or_synthetic(function):

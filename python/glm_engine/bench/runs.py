@@ -6,12 +6,13 @@ from itertools import pairwise
 from statistics import median
 
 from glm_engine.errors import GlmError
-from glm_engine.requests import Request
+from glm_engine.requests import Request, Sampling
 
 WARM_UP_STEPS = 10
 PREFILL_REPEATS = 3
 WAIT_SECONDS = 0.05
 MILLION = 1e6
+GREEDY = Sampling()
 
 
 class RequestFailedError(GlmError):
@@ -37,8 +38,11 @@ def drain(engine, num_requests, stop=lambda: False):
     return tokens
 
 
-def submit_all(engine, prompts, max_tokens):
-    return [engine.submit(Request(one, max_tokens=max_tokens, ignore_eos=True)) for one in prompts]
+def submit_all(engine, prompts, max_tokens, sampling):
+    return [
+        engine.submit(Request(one, max_tokens=max_tokens, sampling=sampling, ignore_eos=True))
+        for one in prompts
+    ]
 
 
 def output_length(batch, context, num_steps, max_step_tokens):
@@ -54,9 +58,10 @@ def pages_needed(batch, context, length, page_size):
 class Decoding:
     """One batch size and context: requests prefilled by true forward passes, then decoded."""
 
-    def __init__(self, engine, generator, batch, context, num_steps):
+    def __init__(self, engine, generator, batch, context, num_steps, sampling=GREEDY):
         self.engine, self.batch, self.context, self.num_steps = engine, batch, context, num_steps
         self.info = engine.info()
+        self.sampling = sampling
         self.length = output_length(batch, context, num_steps, self.info["max_step_tokens"])
         self.length = min(self.length, self.info["max_seq"] - context)
         self.generator = generator
@@ -91,7 +96,7 @@ class Decoding:
             random_prompt(self.generator, vocab_size, self.context) for _ in range(self.batch)
         ]
         self.engine.take_steps()
-        return submit_all(self.engine, prompts, self.length)
+        return submit_all(self.engine, prompts, self.length, self.sampling)
 
     def finish(self, requests):
         for request in requests:

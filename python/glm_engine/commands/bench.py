@@ -45,6 +45,7 @@ class NumberList(click.ParamType):
     max_seq="what the points need",
     step_budget_ms="0",
 )
+@options.drawing_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):
     """Measure prefill and decode by true forward passes of random tokens."""
@@ -141,11 +142,11 @@ def measure_decode(engine, costs, read_rate, generator, point, wanted, advance):
 
     advance()
     batch, context = point
-    run = runs.Decoding(engine, generator, batch, context, wanted["num_steps"])
+    asked = (batch, context, wanted["num_steps"], wanted["sampling"])
+    run = runs.Decoding(engine, generator, *asked)
     if run.refusal():
         return {"batch": batch, "context": context, "skipped": run.refusal()}
     figures = report.with_floor(run.run(), costs, read_rate)
     if wanted["profile"]:
-        again = runs.Decoding(engine, generator, batch, context, wanted["num_steps"])
-        figures["operations"] = again.profile()
+        figures["operations"] = runs.Decoding(engine, generator, *asked).profile()
     return figures

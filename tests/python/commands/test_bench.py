@@ -8,10 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from glm_engine.bench.costs import SYNTHETIC, Costs, config_path
+from glm_engine.commands.bench import command
+from glm_engine.engine import Engine
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_object
+from glm_engine.requests import Sampling
 from tests import groups
 from tests.python.commands.running import (
     CONFIGS,
@@ -81,6 +85,22 @@ def test_figures_of_true_passes(source, tmp_path):
         assert {"attention", "experts", "linear qkv"} <= {one["name"] for one in row["operations"]}
     assert report["prefill"][0]["tokens"] == 24
     assert report["prefill"][0]["tokens_per_second"] > 0
+
+
+def test_tokens_are_drawn_as_asked(monkeypatch):
+    submitted, submit = [], Engine.submit
+
+    def record(engine, request):
+        submitted.append(request)
+        return submit(engine, request)
+
+    monkeypatch.setattr(Engine, "submit", record)
+    drawing = ["--temperature", "1", "--top-p", "0.9", "--repetition-penalty", "1.2"]
+    asked = ["--device", "cpu", "--model", str(CAPITALS), *SMALL, "--no-profile", *drawing]
+    result = CliRunner().invoke(command, asked)
+    assert result.exit_code == 0, result.output
+    drawn = Sampling(temperature=1.0, top_p=0.9, repetition_penalty=1.2)
+    assert {request.sampling for request in submitted if request.max_tokens > 1} == {drawn}
 
 
 def test_a_point_without_room_is_left_out_with_the_reason():
