@@ -83,12 +83,6 @@ __device__ inline uint32_t halves(float low, float high) {
   return result;
 }
 
-__device__ inline float power_of_two(float exponent) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(exponent));
-  return result;
-}
-
 template <int32_t barrier, int32_t threads>
 __device__ inline void meet() {
   asm volatile("bar.sync %0, %1;" ::"n"(barrier), "n"(threads) : "memory");

@@ -2,6 +2,7 @@
 #define GLM_KERNELS_ATTENTION_DECODE_FOLD_HPP
 
 #include "native/kernels/attention/decode_items.hpp"
+#include "native/ptx/approximate.hpp"
 #include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
@@ -12,7 +13,7 @@ struct Folded {
 };
 
 __device__ inline float relative_weight(float top, float highest) {
-  return top == -INFINITY ? 0.0f : ptx::power_of_two(top - highest);
+  return top == -INFINITY ? 0.0f : ptx::approximate_exp2(top - highest);
 }
 
 __device__ inline float weighted(float before, float of_before, float next,

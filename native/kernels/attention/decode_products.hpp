@@ -7,6 +7,7 @@
 #include "native/kernels/attention/decode_f8.hpp"
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_state.hpp"
+#include "native/ptx/approximate.hpp"
 #include "native/ptx/mbarrier.hpp"
 #include "native/ptx/warp_arrival.hpp"
 #include "native/ptx/warp_matrix.hpp"
@@ -53,7 +54,7 @@ template <typename S>
 __device__ __forceinline__ void rescale(State<S>& state, int32_t row,
                                         float raised) {
   if constexpr (S::kStepsOfSplit > 1) {
-    const float factor = ptx::power_of_two(state.top[row] - raised);
+    const float factor = ptx::approximate_exp2(state.top[row] - raised);
     state.total[row] *= factor;
 #pragma unroll
     for (int32_t tile = 0; tile < S::kTiles; ++tile) {
@@ -74,7 +75,7 @@ __device__ __forceinline__ void weigh(Scores<S>& scores, State<S>& state) {
 #pragma unroll
     for (int32_t i = 0; i < 4 * S::kStepBlocks; ++i) {
       float& score = scores[i / 2][row * 2 + i % 2];
-      score = ptx::power_of_two(score - raised);
+      score = ptx::approximate_exp2(score - raised);
       sum += score;
     }
     state.total[row] += sum;

@@ -4,6 +4,7 @@
 #include "native/kernels/blackwell/swiglu.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/quantise/codes.hpp"
+#include "native/kernels/rows/swiglu.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels::blackwell {
@@ -14,8 +15,7 @@ constexpr int32_t kGateBlocks = 8;
 
 __device__ inline float gated(const float* gate, int32_t width,
                               int32_t channel) {
-  const float value = gate[channel];
-  return __fdividef(value, 1.0f + __expf(-value)) * gate[width + channel];
+  return kernels::swiglu(gate[channel], gate[width + channel]);
 }
 
 __device__ inline float largest_of_row(const float* gate, int32_t width,

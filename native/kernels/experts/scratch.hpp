@@ -8,7 +8,7 @@
 
 namespace glm::kernels::mixture {
 
-constexpr int32_t kLaunchTokens = 448;
+constexpr int32_t kLaunchTokens = 352;
 constexpr int64_t kRegionAlignment = 256;
 
 struct ScratchShape {

@@ -18,8 +18,8 @@
 
 namespace glm::kernels::prefill {
 
-constexpr int32_t kRingBytes = 192 * 1024;
-constexpr int32_t kMaxStages = 8;
+constexpr int32_t kRingBytes = 200 * 1024;
+constexpr int32_t kMaxStages = 6;
 constexpr int32_t kSliceBytes = kSliceTokens * kTileRowBytes;
 constexpr int32_t kNumThreads = kNumConsumers + 128;
 constexpr int32_t kConsumerRegisters = 224;

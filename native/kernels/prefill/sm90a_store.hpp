@@ -203,23 +203,16 @@ __device__ inline void stage_hidden(const float* sums, const Scales& scales,
   const int32_t channel = group_thread() / 32 * 8 + lane / 4;
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
-    float gate[Rows::kBlocks];
-    float up[Rows::kBlocks];
-    float hidden[Rows::kBlocks];
-#pragma unroll
-    for (int32_t block = 0; block < Rows::kBlocks; ++block) {
-      const float token = tokens.of(block, i);
-      gate[block] = scaled(sums[block * 4 + i], scales.channel[0], token);
-      up[block] = scaled(sums[block * 4 + 2 + i], scales.channel[1], token);
-    }
-    swiglu_all(gate, up, hidden);
     uint8_t* row = staging +
                    staging_offset<output>(lane % 4 * 2 + i, channel / 4) +
                    channel % 4 * 4;
 #pragma unroll
-    for (int32_t block = 0; block < Rows::kBlocks; ++block)
+    for (int32_t block = 0; block < Rows::kBlocks; ++block) {
+      const float token = tokens.of(block, i);
       *reinterpret_cast<float*>(row + block * kBlockColumns * Rows::kRowBytes) =
-          hidden[block];
+          swiglu(scaled(sums[block * 4 + i], scales.channel[0], token),
+                 scaled(sums[block * 4 + 2 + i], scales.channel[1], token));
+    }
   }
 }
 

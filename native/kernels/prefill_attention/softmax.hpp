@@ -5,6 +5,7 @@
 
 #include "native/kernels/prefill_attention/products.hpp"
 #include "native/kernels/prefill_attention/tiling.hpp"
+#include "native/ptx/approximate.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
 
@@ -18,12 +19,6 @@ struct RowState {
   float sum[kThreadRows] = {0.0f, 0.0f};
   float scale[kThreadRows] = {0.0f, 0.0f};
 };
-
-__device__ inline float exponential2(float value) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
-  return result;
-}
 
 __device__ inline float quad_maximum(float value) {
   value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
@@ -65,8 +60,8 @@ __device__ inline float exponentiate_row(float (&scores)[count], int32_t row,
   float odd = 0.0f;
 #pragma unroll
   for (int32_t i = row * 2; i < count; i += kFragment) {
-    scores[i] = exponential2(__fmaf_rn(scores[i], factor, -offset));
-    scores[i + 1] = exponential2(__fmaf_rn(scores[i + 1], factor, -offset));
+    scores[i] = ptx::approximate_exp2(__fmaf_rn(scores[i], factor, -offset));
+    scores[i + 1] = ptx::approximate_exp2(__fmaf_rn(scores[i + 1], factor, -offset));
     even = __fadd_rn(even, scores[i]);
     odd = __fadd_rn(odd, scores[i + 1]);
   }
@@ -87,7 +82,7 @@ __device__ inline void update_softmax(float (&scores)[count], RowState& state,
     const bool empty = masked && maximum == kNothing;
     const float offset = empty ? 0.0f : __fmul_rn(maximum, factor);
     state.scale[row] =
-        grows ? exponential2(__fmaf_rn(state.maximum[row], factor, -offset))
+        grows ? ptx::approximate_exp2(__fmaf_rn(state.maximum[row], factor, -offset))
               : 1.0f;
     state.maximum[row] = maximum;
     const float sum = exponentiate_row(scores, row, factor, offset);

@@ -1,6 +1,7 @@
 #include "native/kernels/quantise/codes_of_row.hpp"
 #include "native/kernels/rows/checks.hpp"
 #include "native/kernels/rows/prefetch.hpp"
+#include "native/kernels/rows/swiglu.hpp"
 #include "native/kernels/swiglu_quantise/swiglu_quantise.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
@@ -18,10 +19,6 @@ struct SwigluRows {
   float* row_scale;
 };
 
-__device__ float silu(float value) {
-  return __fdividef(value, 1.0f + __expf(-value));
-}
-
 template <bool aligned>
 __device__ rows::FloatChunk gated_chunk(const __nv_bfloat16* gate,
                                         int32_t begin, int32_t width) {
@@ -32,7 +29,7 @@ __device__ rows::FloatChunk gated_chunk(const __nv_bfloat16* gate,
       gate + width, begin, width));
 #pragma unroll
   for (int32_t i = 0; i < rows::kChunkElements; ++i)
-    g.values[i] = silu(g.values[i]) * u.values[i];
+    g.values[i] = swiglu(g.values[i], u.values[i]);
   return g;
 }
 
