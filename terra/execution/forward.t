@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
+local dtypes = require("terra.base.dtypes")
 local rank = require("terra.execution.rank")
 local shares = require("terra.scheduling.shares")
 local status = require("terra.base.status")
@@ -12,6 +13,13 @@ local Rank = rank.Rank
 local RowShare = shares.RowShare
 local StepPlan = batch.StepPlan
 local LayerWeights = weights.LayerWeights
+
+local struct Rows {
+  count : int32
+  residual : &opaque
+  attended : &opaque
+  logit_rows : &int32
+}
 
 local outside_layers, run, run_as, try = rank.outside_layers, rank.run, rank.run_as, status.try
 
@@ -50,7 +58,7 @@ end
 
 local terra reduce_add_norm(
   self : &Rank,
-  plan : &StepPlan,
+  rows : &Rows,
   layer : int32,
   delta : &opaque,
   weight : &float,
@@ -59,10 +67,10 @@ local terra reduce_add_norm(
   message : &C.glm_message
 ) : int32
   var args : C.glm_reduce_add_norm_quantise_args
-  args.num_tokens = plan.num_tokens
+  args.num_tokens = rows.count
   args.hidden_size = self.config.hidden_size
   args.epsilon = self.config.rms_norm_eps
-  args.residual = self.buffers.residual
+  args.residual = rows.residual
   args.delta = delta
   args.weight = weight
   args.output = output_for(normed(self), wants_plain, wants_codes)
@@ -72,7 +80,7 @@ end
 
 local terra linear(
   self : &Rank,
-  plan : &StepPlan,
+  rows : &Rows,
   layer : int32,
   label : rawstring,
   matrix : &C.glm_matrix,
@@ -81,7 +89,7 @@ local terra linear(
   message : &C.glm_message
 ) : int32
   var args : C.glm_linear_args
-  args.num_tokens = plan.num_tokens
+  args.num_tokens = rows.count
   args.matrix = matrix
   args.input = input
   args.output = output
@@ -132,51 +140,49 @@ local terra attend(self : &Rank, plan : &StepPlan, layer : int32, message : &C.g
   return C.GLM_OK
 end
 
-local terra project_output(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+local terra project_output(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var b = &self.buffers
-  var input = C.glm_activation { plain = b.attended, codes = b.codes, row_scale = b.row_scale }
+  var input = C.glm_activation { plain = rows.attended, codes = b.codes, row_scale = b.row_scale }
   if is_fp8(&w.output) then
     var args : C.glm_quantise_args
-    args.num_tokens = plan.num_tokens
+    args.num_tokens = rows.count
     args.width = w.output.columns
-    args.input = b.attended
+    args.input = rows.attended
     args.codes = b.codes
     args.row_scale = b.row_scale
     run(self, message, layer, "quantise", args)
   end
-  return linear(self, plan, layer, "linear output", &w.output, input, b.delta, message)
+  return linear(self, rows, layer, "linear output", &w.output, input, b.delta, message)
 end
 
-local terra attention_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+local terra store_new_heads(self : &Rank, plan : &StepPlan, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var delta = self.buffers.delta
   if layer == 0 then
     delta = nil
   end
-  try(reduce_add_norm(self, plan, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
-  try(linear(self, plan, layer, "linear qkv", &w.qkv, normed(self), self.buffers.qkv, message))
-  try(store_heads(self, plan, layer, w, message))
-  try(attend(self, plan, layer, message))
-  return project_output(self, plan, layer, w, message)
+  try(reduce_add_norm(self, rows, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
+  try(linear(self, rows, layer, "linear qkv", &w.qkv, normed(self), self.buffers.qkv, message))
+  return store_heads(self, plan, layer, w, message)
 end
 
-local terra gated_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, output : &opaque, message : &C.glm_message) : int32
-  try(linear(self, plan, layer, "linear gate_up", &w.gate_up, normed(self), self.buffers.gate_up, message))
+local terra gated_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, output : &opaque, message : &C.glm_message) : int32
+  try(linear(self, rows, layer, "linear gate_up", &w.gate_up, normed(self), self.buffers.gate_up, message))
   var args : C.glm_swiglu_quantise_args
-  args.num_tokens = plan.num_tokens
+  args.num_tokens = rows.count
   args.width = w.down.columns
   args.gate_up = self.buffers.gate_up
   args.output = output_for(activated(self), is_plain(&w.down), is_fp8(&w.down))
   run(self, message, layer, "swiglu_quantise", args)
-  return linear(self, plan, layer, "linear down", &w.down, activated(self), output, message)
+  return linear(self, rows, layer, "linear down", &w.down, activated(self), output, message)
 end
 
 local terra num_merged(w : &LayerWeights) : int32
   return terralib.select(w.merges_shared, 1, 0)
 end
 
-local terra route(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+local terra route(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var args : C.glm_route_args
-  args.num_tokens = plan.num_tokens
+  args.num_tokens = rows.count
   args.top_k = self.config.top_k
   args.normalise = 0
   if self.config.normalise_top_k then
@@ -193,9 +199,9 @@ local terra route(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeigh
   return C.GLM_OK
 end
 
-local terra routed_experts(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, initial : &opaque, message : &C.glm_message) : int32
+local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, initial : &opaque, message : &C.glm_message) : int32
   var args : C.glm_experts_args
-  args.num_tokens = plan.num_tokens
+  args.num_tokens = rows.count
   args.top_k = self.config.top_k + num_merged(w)
   args.expert_begin = self.weights.experts_begin
   args.num_local_experts = self.weights.num_local_experts + num_merged(w)
@@ -214,24 +220,24 @@ local terra routed_experts(self : &Rank, plan : &StepPlan, layer : int32, w : &L
   return C.GLM_OK
 end
 
-local terra moe_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
-  try(route(self, plan, layer, w, message))
+local terra moe_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+  try(route(self, rows, layer, w, message))
   var initial : &opaque = nil
   if self.weights.has_shared_expert and not w.merges_shared then
-    try(gated_block(self, plan, layer, w, self.buffers.shared, message))
+    try(gated_block(self, rows, layer, w, self.buffers.shared, message))
     initial = self.buffers.shared
   end
-  return routed_experts(self, plan, layer, w, initial, message)
+  return routed_experts(self, rows, layer, w, initial, message)
 end
 
-local terra feed_forward_block(self : &Rank, plan : &StepPlan, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
+local terra feed_forward_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var wants_codes = is_fp8(&w.gate_up) or is_fp8(&w.experts_gate_up)
   var wants_plain = w.is_moe or is_plain(&w.gate_up)
-  try(reduce_add_norm(self, plan, layer, self.buffers.delta, w.post_norm, wants_plain, wants_codes, message))
+  try(reduce_add_norm(self, rows, layer, self.buffers.delta, w.post_norm, wants_plain, wants_codes, message))
   if w.is_moe then
-    return moe_block(self, plan, layer, w, message)
+    return moe_block(self, rows, layer, w, message)
   end
-  return gated_block(self, plan, layer, w, self.buffers.delta, message)
+  return gated_block(self, rows, layer, w, self.buffers.delta, message)
 end
 
 local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
@@ -244,11 +250,35 @@ local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : in
   return C.GLM_OK
 end
 
-local terra logits_of(self : &Rank, first_row : int32, num_rows : int32, output : &float, message : &C.glm_message) : int32
+local terra select_rows(self : &Rank, plan : &StepPlan, layer : int32, rows : &C.glm_matrix, output : &opaque, message : &C.glm_message) : int32
+  var args : C.glm_embed_args
+  args.num_tokens = plan.num_logit_rows
+  args.token_ids = self.inputs.logit_rows
+  args.table = rows
+  args.residual = output
+  run_as(self, message, layer, "select rows", "embed", args)
+  return C.GLM_OK
+end
+
+local terra keep_logit_rows(self : &Rank, plan : &StepPlan, rows : &Rows, layer : int32, message : &C.glm_message) : int32
+  var b = &self.buffers
+  try(select_rows(self, plan, layer, &self.residual_rows, b.kept_residual, message))
+  try(select_rows(self, plan, layer, &self.attended_rows, b.query, message))
+  @rows = Rows { plan.num_logit_rows, b.kept_residual, b.query, nil }
+  return C.GLM_OK
+end
+
+local terra logits_of(self : &Rank, rows : &Rows, first_row : int32, num_rows : int32, output : &float, message : &C.glm_message) : int32
   var args : C.glm_logits_args
   args.num_rows = num_rows
-  args.row_index = self.inputs.logit_rows + first_row
+  args.row_index = nil
   args.input = self.buffers.plain
+  if rows.logit_rows ~= nil then
+    args.row_index = rows.logit_rows + first_row
+  else
+    var row_bytes = [int64](self.config.hidden_size) * dtypes.bytes(self.activation_dtype)
+    args.input = [&int8](self.buffers.plain) + first_row * row_bytes
+  end
   args.head = &self.weights.head
   args.output = output
   run(self, message, outside_layers, "logits", args)
@@ -269,17 +299,17 @@ terra Rank:share_of(plan : &StepPlan) : RowShare
   return shares.of(plan.num_logit_rows, plan.num_sample_rows, self.index, self.world_size)
 end
 
-local terra logits(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
-  try(reduce_add_norm(self, plan, outside_layers, self.buffers.delta, self.weights.final_norm, true, false, message))
+local terra logits(self : &Rank, plan : &StepPlan, rows : &Rows, message : &C.glm_message) : int32
+  try(reduce_add_norm(self, rows, outside_layers, self.buffers.delta, self.weights.final_norm, true, false, message))
   if self.weights.head_is_split then
-    try(logits_of(self, 0, plan.num_logit_rows, self.buffers.local_logits, message))
+    try(logits_of(self, rows, 0, plan.num_logit_rows, self.buffers.local_logits, message))
     return exchange_logits(self, plan, message)
   end
   var share = self:share_of(plan)
   if share.num_rows == 0 then
     return C.GLM_OK
   end
-  return logits_of(self, share.begin, share.num_rows, self.buffers.logits, message)
+  return logits_of(self, rows, share.begin, share.num_rows, self.buffers.logits, message)
 end
 
 local sampling_arrays = {
@@ -356,15 +386,21 @@ terra forward.step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : i
     try(select_tokens(self, plan, message))
   end
   try(embed(self, plan, message))
+  var rows = Rows { plan.num_tokens, self.buffers.residual, self.buffers.attended, self.inputs.logit_rows }
   for layer = 0, self.config.num_layers do
     var w = &self.weights.layers[layer]
-    try(attention_block(self, plan, layer, w, message))
-    try(feed_forward_block(self, plan, layer, w, message))
+    try(store_new_heads(self, plan, &rows, layer, w, message))
+    if layer == self.config.num_layers - 1 and plan.num_logit_rows == 0 then
+      return C.GLM_OK
+    end
+    try(attend(self, plan, layer, message))
+    if layer == self.config.num_layers - 1 and plan.num_logit_rows < plan.num_tokens then
+      try(keep_logit_rows(self, plan, &rows, layer, message))
+    end
+    try(project_output(self, &rows, layer, w, message))
+    try(feed_forward_block(self, &rows, layer, w, message))
   end
-  if plan.num_logit_rows == 0 then
-    return C.GLM_OK
-  end
-  return logits(self, plan, message)
+  return logits(self, plan, &rows, message)
 end
 
 return forward

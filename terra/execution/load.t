@@ -115,6 +115,23 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   return C.GLM_OK
 end
 
+local terra table_of(self : &Rank, data : &opaque, num_rows : int32, width : int32) : C.glm_matrix
+  var table : C.glm_matrix
+  C.memset(&table, 0, sizeof(C.glm_matrix))
+  table.data = data
+  table.dtype = self.activation_dtype
+  table.role = C.GLM_MATRIX_TABLE
+  table.rows = num_rows
+  table.columns = width
+  return table
+end
+
+local terra describe_rows(self : &Rank, num_rows : int32)
+  var query_width = self.weights.num_local_heads * self.config.head_dim
+  self.residual_rows = table_of(self, self.buffers.residual, num_rows, self.config.hidden_size)
+  self.attended_rows = table_of(self, self.buffers.attended, num_rows, query_width)
+end
+
 local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var loading = [&Loading](context)
   self.config = &loading.plan.model.config
@@ -124,7 +141,9 @@ local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message)
   status.try(create_events(self, message))
   status.try(bind_buffers(self, loading, message))
   status.try(fill_rope_table(self, loading.plan, message))
-  return place_weights(self, loading.plan, message)
+  status.try(place_weights(self, loading.plan, message))
+  describe_rows(self, loading.plan.options.max_step_tokens)
+  return C.GLM_OK
 end
 
 terra load.ranks(group : &RankGroup, planned : &plan.Plan, message : &C.glm_message) : int32

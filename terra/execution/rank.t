@@ -18,6 +18,8 @@ local struct Rank {
   config : &config.ModelConfig
   weights : weights.ModelWeights
   buffers : buffers.RankBuffers
+  residual_rows : C.glm_matrix
+  attended_rows : C.glm_matrix
   inputs : &batch.StepInputs
   graphs : &&opaque
   num_graphs : int32

@@ -41,12 +41,14 @@ local function widest(s) return `terralib.select(s.hidden_size > s.num_heads * s
 local function per_token(s) return `s.max_tokens * 4 end
 local function per_choice(s) return `s.max_tokens * s.top_k * 4 end
 local function rotations(s) return `s.max_seq * (s.rotary_dim / 2) * 4 end
+local function kept_residual(s) return `s.max_logit_rows * s.hidden_size * s.activation_bytes end
 local function own_rows(s) return `shares.rows_each(s.max_logit_rows, s.world_size) end
 local function ids_of_ranks(s) return `terralib.select(s.world_size > 1, s.world_size * [own_rows(s)] * 4, [int64](0)) end
 local function local_logits(s) return `terralib.select(s.local_vocab_size < s.vocab_size, s.max_logit_rows * s.local_vocab_size * 4, [int64](0)) end
 
 buffers.table = {
   { name = "residual", type = &opaque, bytes = activations(hidden) },
+  { name = "kept_residual", type = &opaque, bytes = kept_residual },
   { name = "delta", type = &opaque, bytes = activations(hidden) },
   { name = "plain", type = &opaque, bytes = activations(hidden) },
   { name = "codes", type = &uint8, bytes = function(s) return `s.max_tokens * [widest(s)] end },

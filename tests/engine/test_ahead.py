@@ -267,6 +267,18 @@ def test_a_profile_names_the_operations_and_their_times():
             engine.end_profile()
 
 
+def test_the_last_layer_leaves_out_rows_that_nobody_reads():
+    with queued_engine(plan_ahead=True, graphs=True, max_step_tokens=16) as engine:
+        engine.begin_profile()
+        run_requests(engine, [Request(list(range(5, 45)), max_tokens=1, ignore_eos=True)])
+        calls = {row["name"]: row["num_calls"] for row in engine.end_profile()["operations"]}
+        in_layers = 3 * engine.info()["num_layers"]
+    assert calls["linear qkv"] == calls["norm_rope_store"] == in_layers
+    assert calls["attention"] == calls["linear output"] == calls["experts"] + 3 == in_layers - 2
+    assert calls["select rows"] == 2
+    assert calls["logits"] == 1
+
+
 def test_steps_are_recorded():
     with queued_engine(plan_ahead=True, graphs=True) as engine:
         run_requests(engine, [Request([5, 6, 7], max_tokens=6, ignore_eos=True)])

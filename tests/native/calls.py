@@ -190,12 +190,14 @@ def table(device, values, dtype):
 
 
 def logits(device, placed: Matrix, values, row_index) -> np.ndarray:
-    index = np.asarray(row_index, np.int32)
-    output = device.output((len(index), placed.struct.rows), np.float32)
+    """Logits of the chosen rows; of every row in order where row_index is None."""
+    num_rows = len(values) if row_index is None else len(row_index)
+    index = None if row_index is None else device.place(np.asarray(row_index, np.int32))
+    output = device.output((num_rows, placed.struct.rows), np.float32)
     device.run(
         "logits",
-        num_rows=len(index),
-        row_index=device.place(index),
+        num_rows=num_rows,
+        row_index=index,
         input=device.activation(values),
         head=placed.pointer,
         output=output.block,

@@ -100,3 +100,4 @@ def test_logits_of_chosen_rows(device, index, dtype):
     assert actual.shape == (len(index), 131)
     if index:
         assert relative_l2(actual, expected) <= 1e-5
+    np.testing.assert_array_equal(op.logits(device, placed, values[index], None), actual)

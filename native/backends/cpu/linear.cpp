@@ -64,6 +64,25 @@ void linear(glm_device& device, const glm_linear_args& args) {
                  args.num_tokens * int64_t{args.matrix->rows});
 }
 
+namespace {
+
+void select_rows(glm_device& device, const char* where,
+                 const glm_logits_args& args, futhark_f32_2d** selected) {
+  expect_each(where, "row_index", 0, INT32_MAX, args.row_index, args.num_rows);
+  int64_t num_input_rows = 0;
+  for (int32_t r = 0; r < args.num_rows; ++r)
+    num_input_rows =
+        std::max(num_input_rows, static_cast<int64_t>(args.row_index[r]) + 1);
+  futhark_context* context = device.context;
+  const Array<int32_t, 1> index(context, args.row_index, args.num_rows);
+  const Array<float, 2> input(context, static_cast<const float*>(args.input),
+                              num_input_rows, args.head->columns);
+  check_kernel(context, where,
+               futhark_entry_select_rows(context, selected, index, input));
+}
+
+}
+
 void logits(glm_device& device, const glm_logits_args& args) {
   const char* where = "logits";
   expect_range(where, "num_rows", 0, INT32_MAX, args.num_rows);
@@ -72,24 +91,17 @@ void logits(glm_device& device, const glm_logits_args& args) {
     throw Failure(GLM_NOT_SUPPORTED,
                   "logits: expected a head of F32 (0) or BF16 (1), got FP8");
   if (args.num_rows == 0) return;
-  expect_each(where, "row_index", 0, INT32_MAX, args.row_index, args.num_rows);
   expect_pointer(where, "input", args.input);
   expect_pointer(where, "output", args.output);
-  int64_t num_input_rows = 0;
-  for (int32_t r = 0; r < args.num_rows; ++r)
-    if (args.row_index[r] >= num_input_rows)
-      num_input_rows = static_cast<int64_t>(args.row_index[r]) + 1;
-  futhark_context* context = device.context;
-  const Array<int32_t, 1> index(context, args.row_index, args.num_rows);
-  const Array<float, 2> input(context, static_cast<const float*>(args.input),
-                              num_input_rows, args.head->columns);
-  Array<float, 2> selected(context);
-  check_kernel(
-      context, where,
-      futhark_entry_select_rows(context, selected.slot(), index, input));
-  Array<float, 2> result(context);
+  Array<float, 2> selected(device.context);
+  const void* rows = args.input;
+  if (args.row_index != nullptr) {
+    select_rows(device, where, args, selected.slot());
+    rows = selected.data();
+  }
+  Array<float, 2> result(device.context);
   linear_result(device, where, args.num_rows, *args.head,
-                {selected.data(), nullptr, nullptr}, result.slot());
+                {rows, nullptr, nullptr}, result.slot());
   result.copy_to(where, args.output, args.num_rows * int64_t{args.head->rows});
 }
 

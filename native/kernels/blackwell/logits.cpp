@@ -10,21 +10,6 @@ namespace glm::kernels::blackwell {
 namespace {
 
 constexpr char kWhere[] = "blackwell logits";
-constexpr int32_t kInputBytes = 2;
-
-GatherArgs gathering(const glm_logits_args& args, int32_t row_begin,
-                     int32_t num_rows, void* gathered) {
-  const int32_t columns = args.head->columns;
-  GatherArgs gather = {};
-  gather.input = static_cast<const uint8_t*>(args.input);
-  gather.row_index = args.row_index + row_begin;
-  gather.num_rows = num_rows;
-  gather.row_bytes = columns * kInputBytes;
-  gather.output = static_cast<uint8_t*>(gathered);
-  gather.output_row_bytes =
-      static_cast<int32_t>(row_pitch(GLM_DTYPE_BF16, columns));
-  return gather;
-}
 
 Product product_of(const glm_logits_args& args, const GatherArgs& gathered,
                    int32_t row_begin) {
@@ -49,8 +34,8 @@ void logits(const Context& context, const glm_logits_args& args) {
       static_cast<int32_t>(std::min<int64_t>(capacity, args.num_rows));
   auto* gathered = static_cast<uint8_t*>(context.scratch.data) + own;
   for (int32_t row = 0; row < args.num_rows; row += chunk) {
-    const GatherArgs gather =
-        gathering(args, row, std::min(args.num_rows - row, chunk), gathered);
+    const GatherArgs gather = gather_args(
+        args, row, std::min(args.num_rows - row, chunk), row_bytes, gathered);
     gather_rows(context, gather);
     multiply(context, product_of(args, gather, row),
              {context.scratch.data, own});

@@ -14,7 +14,6 @@ namespace glm::kernels {
 namespace {
 
 constexpr const char* kWhere = "logits";
-constexpr int32_t kInputBytes = 2;
 constexpr int32_t kPlainChunk = 8 * 65535;
 
 void validate_head(const glm_matrix& head) {
@@ -34,32 +33,18 @@ void validate(const glm_logits_args& args) {
   expect_pointer(kWhere, "head", args.head);
   validate_head(*args.head);
   if (args.num_rows == 0) return;
-  expect_pointer(kWhere, "row_index", args.row_index);
   expect_pointer(kWhere, "input", args.input);
   expect_pointer(kWhere, "output", args.output);
 }
 
 int64_t gathered_row_bytes(int32_t columns) {
-  return round_up(int64_t{columns} * kInputBytes, kChunkBytes);
+  return round_up(int64_t{columns} * dtype_bytes(GLM_DTYPE_BF16), kChunkBytes);
 }
 
 int32_t gathered_capacity(const Context& context, const glm_logits_args& args) {
   int64_t rows = context.scratch.bytes / gathered_row_bytes(args.head->columns);
   expect_range(kWhere, "rows of its scratch", 1, INT64_MAX, rows);
   return static_cast<int32_t>(std::min<int64_t>(rows, args.num_rows));
-}
-
-GatherArgs gather_args(const Context& context, const glm_logits_args& args,
-                       int32_t row_begin, int32_t num_rows) {
-  GatherArgs gather = {};
-  gather.input = static_cast<const uint8_t*>(args.input);
-  gather.row_index = args.row_index + row_begin;
-  gather.num_rows = num_rows;
-  gather.row_bytes = args.head->columns * kInputBytes;
-  gather.output = static_cast<uint8_t*>(context.scratch.data);
-  gather.output_row_bytes =
-      static_cast<int32_t>(gathered_row_bytes(args.head->columns));
-  return gather;
 }
 
 stream::ProductArgs product_args(const glm_logits_args& args,
@@ -103,7 +88,9 @@ void logits(const Context& context, const glm_logits_args& args) {
       std::min(chunk_rows(*args.head), gathered_capacity(context, args));
   for (int32_t row = 0; row < args.num_rows; row += chunk) {
     GatherArgs gather =
-        gather_args(context, args, row, std::min(args.num_rows - row, chunk));
+        gather_args(args, row, std::min(args.num_rows - row, chunk),
+                    gathered_row_bytes(args.head->columns),
+                    context.scratch.data);
     gather_rows(context, gather);
     stream::ProductArgs product = product_args(args, gather, row);
     if (args.head->dtype == GLM_DTYPE_F32) {

@@ -125,7 +125,10 @@ class Costs:
         return total + self.num_moe_layers * (experts + shared)
 
     def prefill_flops(self, num_tokens):
-        """2 x active linear parameters x tokens, and the causal half of the attention."""
+        """2 x active linear parameters x tokens, and the causal half of the attention.
+
+        Of a whole pass: that the engine leaves out rows of the last layer is not subtracted.
+        """
         c = self.config
         pairs = num_tokens * (num_tokens + 1) / 2
         attention = 4 * self.num_layers * c["num_attention_heads"] * self.head_width() * pairs
