@@ -14,8 +14,8 @@ __device__ void copy_row(const GatherArgs& args) {
   const int32_t row = args.row_begin + static_cast<int32_t>(blockIdx.x);
   const int64_t source_row =
       args.row_index == nullptr ? row : args.row_index[row];
-  const Word* source = reinterpret_cast<const Word*>(
-      args.input + source_row * args.row_bytes);
+  const Word* source =
+      reinterpret_cast<const Word*>(args.input + source_row * args.row_bytes);
   Word* target = reinterpret_cast<Word*>(
       args.output + int64_t{blockIdx.x} * args.output_row_bytes);
   int32_t count = args.row_bytes / static_cast<int32_t>(sizeof(Word));

@@ -87,10 +87,9 @@ void logits(const Context& context, const glm_logits_args& args) {
   int32_t chunk =
       std::min(chunk_rows(*args.head), gathered_capacity(context, args));
   for (int32_t row = 0; row < args.num_rows; row += chunk) {
-    GatherArgs gather =
-        gather_args(args, row, std::min(args.num_rows - row, chunk),
-                    gathered_row_bytes(args.head->columns),
-                    context.scratch.data);
+    GatherArgs gather = gather_args(
+        args, row, std::min(args.num_rows - row, chunk),
+        gathered_row_bytes(args.head->columns), context.scratch.data);
     gather_rows(context, gather);
     stream::ProductArgs product = product_args(args, gather, row);
     if (args.head->dtype == GLM_DTYPE_F32) {
