@@ -61,7 +61,8 @@ __device__ inline float exponentiate_row(float (&scores)[count], int32_t row,
 #pragma unroll
   for (int32_t i = row * 2; i < count; i += kFragment) {
     scores[i] = ptx::approximate_exp2(__fmaf_rn(scores[i], factor, -offset));
-    scores[i + 1] = ptx::approximate_exp2(__fmaf_rn(scores[i + 1], factor, -offset));
+    scores[i + 1] =
+        ptx::approximate_exp2(__fmaf_rn(scores[i + 1], factor, -offset));
     even = __fadd_rn(even, scores[i]);
     odd = __fadd_rn(odd, scores[i + 1]);
   }
@@ -81,9 +82,9 @@ __device__ inline void update_softmax(float (&scores)[count], RowState& state,
     const float maximum = grows ? maxima[row] : state.maximum[row];
     const bool empty = masked && maximum == kNothing;
     const float offset = empty ? 0.0f : __fmul_rn(maximum, factor);
-    state.scale[row] =
-        grows ? ptx::approximate_exp2(__fmaf_rn(state.maximum[row], factor, -offset))
-              : 1.0f;
+    state.scale[row] = grows ? ptx::approximate_exp2(__fmaf_rn(
+                                   state.maximum[row], factor, -offset))
+                             : 1.0f;
     state.maximum[row] = maximum;
     const float sum = exponentiate_row(scores, row, factor, offset);
     state.sum[row] = __fmaf_rn(state.sum[row], state.scale[row], sum);
