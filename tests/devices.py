@@ -21,7 +21,7 @@ def is_rounded() -> bool:
 
 @cache
 def num_devices(kind: str) -> int:
-    from tests.native.backend import Backend
+    from tools.bindings.backend import Backend
 
     return Backend(kind).device_count()
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.bench.refusals import expect_one_line, expect_refused
-from tests.native.backend import LIBRARY_VARIABLE
 from tools.bench.exchanges import NOT_MEASURED, ROWS, main, table
+from tools.bindings.backend import LIBRARY_VARIABLE
 
 MEASURED = [(1.5, 2.0)] * len(ROWS)
 

@@ -9,11 +9,11 @@ import pytest
 from glm_engine.engine import Request, Sampling
 from tests.devices import device_kind, num_devices
 from tests.engine.running import open_engine, run_requests
-from tests.native.wrappers import wrapper
 from tests.reference.capitals import CAPITALS
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
+from tools.bindings.wrappers import wrapper
 
 VOCAB = 2048
 WAVE = 100

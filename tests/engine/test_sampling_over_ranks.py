@@ -14,12 +14,12 @@ from tests.devices import device_kind
 from tests.engine.masking import mask_of, run_masked
 from tests.engine.running import open_engine
 from tests.engine.test_sampling import BIASES, CONTROLS, reference_controls
-from tests.native.backend import Backend, constants
 from tests.native.drawing import MAX_LOGPROBS, draw
 from tests.reference.configs import CONFIGS
 from tests.reference.golden import Split
 from tests.reference.model import ExpertLayout
 from tests.shapes import generator
+from tools.bindings.backend import Backend, constants
 
 PROMPT = constants()["GLM_TOKEN_IN_PROMPT"]
 NUM_TOKENS = 10

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.native.backend import (
+from tests.reference import fp8
+from tools.bindings.backend import (
     BF16,
     FP8,
     GATE_UP,
@@ -17,7 +18,6 @@ from tests.native.backend import (
     structs,
     to_bf16,
 )
-from tests.reference import fp8
 
 FLOAT32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 5e-3

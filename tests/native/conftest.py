@@ -1,6 +1,6 @@
 import pytest
 
-from tests.native.backend import Backend, Device, library_path
+from tools.bindings.backend import Backend, Device, library_path
 
 
 @pytest.fixture(scope="session")

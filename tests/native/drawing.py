@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.native.backend import Device, constants
 from tests.reference.sampling import Controls
+from tools.bindings.backend import Device, constants
 
 MAX_LOGPROBS = constants()["GLM_MAX_LOGPROBS"]
 FLOATS = (

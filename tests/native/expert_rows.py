@@ -27,11 +27,11 @@ import numpy as np
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import FP8
 from tests.reference import fp8
 from tests.reference.compare import relative_l2
 from tests.reference.experts import silu
 from tests.reference.linear import through_fp8
+from tools.bindings.backend import FP8
 
 TENSOR_CORE_ERROR = 1.3e-4
 FLOAT32_ERROR = 1e-6

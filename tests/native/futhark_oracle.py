@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8
 from tests.native.futhark_program import Program
 from tests.native.paging import Heads, Norms, Segment
 from tests.reference.sampling import Controls
+from tools.bindings.backend import BF16, F32, FP8
 
 PANEL = 64
 NAMES = {F32: "f32", BF16: "bf16", FP8: "fp8"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.native.backend import library_path
+from tools.bindings.backend import library_path
 
 POINTER = ctypes.c_void_p
 SCALARS = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.native import calls as op
-from tests.native.backend import Device, structs
+from tools.bindings.backend import Device, structs
 
 
 @dataclass(frozen=True)

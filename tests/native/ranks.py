@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.devices import most_ranks, ranks_per_device
-from tests.native.backend import Backend, Device
+from tools.bindings.backend import Backend, Device
 
 
 def on_ranks(backend: Backend, world_size: int, work: Callable[[Device, int], object]) -> list:

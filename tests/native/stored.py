@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.native import calls
-from tests.native.backend import FP8, GATE_UP, LINEAR, Device, Matrix
-from tests.native.header import structs
 from tests.reference import fp8
 from tests.reference.checkpoint import Checkpoint
+from tools.bindings.backend import FP8, GATE_UP, LINEAR, Device, Matrix
+from tools.bindings.header import structs
 
 STORED_DTYPES = {"F32": 0, "BF16": 1, "F8_E4M3": FP8}
 

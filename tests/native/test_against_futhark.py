@@ -7,7 +7,11 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import (
+from tests.native.drawing import draw, varied_controls
+from tests.native.expert_rows import assert_rows, exact_stack, expected_rows, product_error
+from tests.native.paging import Heads, Norms, PagedCache, Segment
+from tests.reference.compare import relative_l2
+from tools.bindings.backend import (
     BF16,
     F32,
     FP8,
@@ -17,10 +21,6 @@ from tests.native.backend import (
     library_path,
     to_bf16,
 )
-from tests.native.drawing import draw, varied_controls
-from tests.native.expert_rows import assert_rows, exact_stack, expected_rows, product_error
-from tests.native.paging import Heads, Norms, PagedCache, Segment
-from tests.reference.compare import relative_l2
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 SIZES = [(1, 130, 64), (13, 257, 193), (70, 96, 320)]

@@ -6,7 +6,6 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8, library_path
 from tests.native.drawing import draw, varied_controls
 from tests.native.expert_rows import assert_rows, expected_rows, product_error
 from tests.native.futhark_oracle import Oracle, OraclePages
@@ -14,6 +13,7 @@ from tests.native.futhark_program import FutharkError, Program
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.native.test_against_futhark import DTYPES, SIZES, by_id, rounded
 from tests.reference.compare import relative_l2
+from tools.bindings.backend import BF16, F32, FP8, library_path
 
 KINDS = {"multicore": "cpu", "cuda": "cuda"}
 PAGE_SIZE = 16

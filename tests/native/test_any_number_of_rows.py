@@ -6,9 +6,9 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, FP8, GATE_UP, LINEAR
 from tests.native.expert_rows import problem
 from tests.native.test_linear import input_rows
+from tools.bindings.backend import BF16, FP8, GATE_UP, LINEAR
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
 COUNTS = (1, 2, 31, 256, 257, 300, 448, 449, 1000)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.backend import BackendError, constants
 from tests.native.calls import add_norm, as_activation
 from tests.native.ranks import on_ranks
+from tools.bindings.backend import BackendError, constants
 
 WORLDS = [1, 2, 4, 8]
 NUM_EXCHANGES = 5

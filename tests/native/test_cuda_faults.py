@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.backend import library_path
+from tools.bindings.backend import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 OPENING = """
-from tests.native.backend import Backend, BackendError
+from tools.bindings.backend import Backend, BackendError
 try:
     with Backend("cuda").device():
         print("opened")
@@ -19,7 +19,7 @@ except BackendError as error:
     print(error)
 """
 LOSING = """
-from tests.native.backend import Backend, BackendError, Device
+from tools.bindings.backend import Backend, BackendError, Device
 device = Device(Backend("cuda"), 1)
 fields = {"source_rows": 1 << 20, "sampled_ids": 1 << 20, "token_ids": 1 << 20}
 device.run("select_tokens", num_tokens=1, **fields)

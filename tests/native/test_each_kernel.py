@@ -9,7 +9,6 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8, GATE_UP, LINEAR, Matrix
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
 from tests.native.paging import Heads, HeadScales, Norms, PagedCache, Segment
 from tests.native.test_fp8_cache import values_of
@@ -19,6 +18,7 @@ from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
 from tests.reference.norm import add_norm
 from tests.reference.router import route
+from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR, Matrix
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 CACHES = {"bf16": BF16, "fp8": FP8}

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from tests.native import calls as op
-from tests.native.backend import (
+from tests.native.drawing import draw
+from tests.native.paging import Heads, Norms, PagedCache, Segment
+from tests.reference.sampling import Controls
+from tools.bindings.backend import (
     BF16,
     F32,
     FP8,
@@ -18,9 +21,6 @@ from tests.native.backend import (
     constants,
     structs,
 )
-from tests.native.drawing import draw
-from tests.native.paging import Heads, Norms, PagedCache, Segment
-from tests.reference.sampling import Controls
 
 NAMES = constants()
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests import shapes
 from tests.devices import ranks_per_device
-from tests.native.backend import BackendError, address, constants, structs
 from tests.native.calls import add_norm, as_activation, from_bf16
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
+from tools.bindings.backend import BackendError, address, constants, structs
 
 WIDTH = 5120
 ROWS = (1, 2, 7, 64, 129, 300, 600)

@@ -8,7 +8,6 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import FP8, from_bf16, to_bf16
 from tests.native.expert_rows import (
     TENSOR_CORE_ERROR,
     ExactStack,
@@ -20,6 +19,7 @@ from tests.reference import fp8
 from tests.reference.experts import FeedForward, routed_experts, silu
 from tests.reference.linear import Linear, through_fp8
 from tests.reference.router import Routes
+from tools.bindings.backend import FP8, from_bf16, to_bf16
 
 SIZES = [(33, 16, 64, 48, 8), (65, 5, 65, 37, 2), (5, 4, 256, 256, 4)]
 LIMIT = op.BF16_TOLERANCE

@@ -5,12 +5,12 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import FP8, BackendError
 from tests.native.paging import Heads, HeadScales, Norms, PagedCache, Segment
 from tests.native.test_sequence import THETA, norms, turned
 from tests.reference import fp8
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
+from tools.bindings.backend import FP8, BackendError
 
 NUM_LAYERS = 2
 LAYER = 1

@@ -8,11 +8,11 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import FP8
 from tests.native.paging import HALF_BYTES, NO_SCALES, Heads, HeadScales, PagedCache, Segment
 from tests.reference import fp8
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
+from tools.bindings.backend import FP8
 
 NUM_LAYERS = 2
 LAYER = 1

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.native import calls
-from tests.native.backend import GATE_UP, LINEAR, Device, Matrix
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.native.stored import StoredExperts, input_of, stored_matrix
 from tests.reference import fp8
@@ -21,6 +20,7 @@ from tests.reference.model import partial_rotary_factor, rope_theta
 from tests.reference.rope import rotary_width
 from tests.reference.stages import route_matrix
 from tests.shapes import hostile_rows, matrices, seed_note, shape_name
+from tools.bindings.backend import GATE_UP, LINEAR, Device, Matrix
 
 NUM_PAGES = 3
 PAGES = (2, 0)

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from tests.native.backend import BackendError, address, constants
+from tools.bindings.backend import BackendError, address, constants
 
 INVALID = constants()["GLM_INVALID_ARGUMENT"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.backend import POISON, address
+from tools.bindings.backend import POISON, address
 
 ROOM = 1 << 19
 SIZES = (1, 4, 13, 16, 4096, 65_532, 100_003, 262_144, 262_148)

@@ -5,11 +5,11 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8
 from tests.native.drawing import draw
-from tests.native.facts import FACTS
 from tests.native.paging import Heads, Norms, PagedCache, Segment
 from tests.reference.sampling import Controls
+from tools.bindings.backend import BF16, F32, FP8
+from tools.bindings.facts import FACTS
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 NUM_ROWS = 2 * shapes.TILE + 3

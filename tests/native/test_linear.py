@@ -3,8 +3,8 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8, Matrix
 from tests.reference.compare import relative_l2
+from tools.bindings.backend import BF16, F32, FP8, Matrix
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 

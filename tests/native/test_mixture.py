@@ -3,9 +3,9 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
 from tests.reference.router import route
+from tools.bindings.backend import BF16, F32, FP8
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 

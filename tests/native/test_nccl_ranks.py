@@ -5,8 +5,8 @@ import pytest
 
 from tests import shapes
 from tests.devices import device_kind, num_devices
-from tests.native.backend import BF16, F32, from_bf16, to_bf16
-from tests.native.wrappers import Memory, on_nccl_ranks, wrapper
+from tools.bindings.backend import BF16, F32, from_bf16, to_bf16
+from tools.bindings.wrappers import Memory, on_nccl_ranks, wrapper
 
 POISON = 0xA5
 BLOCK_BYTES = (1, 13, 4099)

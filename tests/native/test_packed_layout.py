@@ -5,7 +5,7 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8, GATE_UP, LINEAR, TABLE, Matrix, address, structs
+from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR, TABLE, Matrix, address, structs
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 ROLES = {"linear": LINEAR, "gate_up": GATE_UP, "table": TABLE}

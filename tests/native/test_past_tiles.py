@@ -5,13 +5,13 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, F32, FP8
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
 from tests.native.paging import Heads, PagedCache, Segment
 from tests.native.test_linear import input_rows
 from tests.native.test_sequence import THETA, norms, turned
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
+from tools.bindings.backend import BF16, F32, FP8
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 PRODUCTS = [(129, 129, 129), (257, 1537, 131), (1, 5120, 257), (129, 12288, 130), (31, 4096, 385)]

@@ -3,9 +3,9 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import FP8
 from tests.reference import fp8
 from tests.reference.experts import swiglu
+from tools.bindings.backend import FP8
 
 
 def assert_same_bits(actual: op.Quantised, values: np.ndarray) -> None:

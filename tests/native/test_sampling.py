@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.backend import constants
 from tests.native.drawing import MAX_LOGPROBS, draw
 from tests.reference.compare import log_softmax
 from tests.reference.sampling import Controls, History, candidates, sample
+from tools.bindings.backend import constants
 
 PROMPT = constants()["GLM_TOKEN_IN_PROMPT"]
 VOCAB = 131

@@ -7,7 +7,8 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import (
+from tests.reference import fp8
+from tools.bindings.backend import (
     BF16,
     F32,
     FP8,
@@ -18,7 +19,6 @@ from tests.native.backend import (
     from_bf16,
     structs,
 )
-from tests.reference import fp8
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 

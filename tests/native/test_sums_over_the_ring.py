@@ -6,9 +6,9 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.backend import BF16, FP8
 from tests.native.test_linear import input_rows
 from tests.reference.compare import relative_l2
+from tools.bindings.backend import BF16, FP8
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
 MATRICES = {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.backend import BF16, F32, FP8, from_bf16, to_bf16
-from tests.native.wrappers import CallError, GemmArgs, Memory, NcclId, Wrapper, wrapper
 from tests.reference import fp8
 from tests.reference.compare import relative_l2
+from tools.bindings.backend import BF16, F32, FP8, from_bf16, to_bf16
+from tools.bindings.wrappers import CallError, GemmArgs, Memory, NcclId, Wrapper, wrapper
 
 OUT_OF_MEMORY, INVALID = 3, 1
 

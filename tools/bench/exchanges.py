@@ -17,10 +17,10 @@ import click
 import numpy as np
 
 from glm_engine.errors import GlmError
-from tests.native.backend import Backend, BackendError, Device, address, structs
-from tests.native.wrappers import POINTER, CallError, on_nccl_ranks
 from tools.bench import nccl
 from tools.bench.one_line import errors_in_one_line
+from tools.bindings.backend import Backend, BackendError, Device, address, structs
+from tools.bindings.wrappers import POINTER, CallError, on_nccl_ranks
 
 NUM_EXCHANGES = 184
 NUM_REPLAYS = 20

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 from glm_engine.engine import find_gpus
-from tests.native.backend import BF16
-from tests.native.wrappers import POINTER, Memory, wrapper
+from tools.bindings.backend import BF16
+from tools.bindings.wrappers import POINTER, Memory, wrapper
 
 THREAD_LOCAL = 1
 

@@ -8,9 +8,9 @@ import torch
 from transformers import AutoConfig, Glm4MoeForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from tests.reference.transformers_oracle import dequantised, stored_tensors
 from tools.bench.processes import answer_all
 from tools.bench.prompts import CAPITALS, prompts
+from tools.checkpoint.verify import dequantised, read_tensors
 
 
 def load(attention: str, experts: str) -> torch.nn.Module:
@@ -20,7 +20,7 @@ def load(attention: str, experts: str) -> torch.nn.Module:
     return Glm4MoeForCausalLM.from_pretrained(
         None,
         config=config,
-        state_dict=dequantised(stored_tensors(CAPITALS)),
+        state_dict=dequantised(read_tensors(CAPITALS)),
         dtype=torch.float32,
         attn_implementation=attention,
         experts_implementation=experts,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import torch
 
-from tests.native.backend import BackendError, library_path
 from tools.bench import report as figures
 from tools.bench.kernels import ceilings, library, report, wanted
 from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Case
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import MODELS
 from tools.bench.kernels.plan import Planned, planned
+from tools.bindings.backend import BackendError, library_path
 
 FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, OSError)
 KEPT_BYTES = 32 << 30

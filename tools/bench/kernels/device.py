@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from tests.native.backend import ARGUMENTS, FP8, Backend, Device, address, structs
 from tools.bench.kernels import timing
 from tools.bench.kernels.models import MODELS, PREFILL_TOKENS, TOP_K
+from tools.bindings.backend import ARGUMENTS, FP8, Backend, Device, address, structs
 
 DEVIATION = 0.02
 WORKSPACE_SIZES = (

@@ -2,12 +2,12 @@
 
 import torch
 
-from tests.native.backend import FP8, GATE_UP, LINEAR
 from tools.bench.kernels import library
 from tools.bench.kernels.case import FP8_PRODUCT, READ, Case, Library
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.product_cases import code_input
+from tools.bindings.backend import FP8, GATE_UP, LINEAR
 
 NUM_ROUTES = 8
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tests.native.backend import BF16, FP8
 from tools.bench.kernels import (
     expert_cases,
     product_cases,
@@ -25,6 +24,7 @@ from tools.bench.kernels.models import (
     Model,
 )
 from tools.bench.kernels.sequence_cases import Attended
+from tools.bindings.backend import BF16, FP8
 
 ROW_OPERATIONS = (
     "embed",

@@ -2,7 +2,6 @@
 
 import torch
 
-from tests.native.backend import BF16, F32, FP8, GATE_UP, LINEAR
 from tools.bench.kernels import library
 from tools.bench.kernels.case import (
     BF16_PRODUCT,
@@ -15,6 +14,7 @@ from tools.bench.kernels.case import (
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.plain_read import plain_read
+from tools.bindings.backend import BF16, F32, FP8, GATE_UP, LINEAR
 
 LAYERS = {
     "qkv": (LINEAR, "qkv_width", "hidden_size"),

@@ -2,11 +2,11 @@
 
 import torch
 
-from tests.native.backend import BF16, TABLE, structs
 from tools.bench.kernels import library
 from tools.bench.kernels.case import COPY, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, ROTARY_DIM, Model
+from tools.bindings.backend import BF16, TABLE, structs
 
 
 def code_output(num_tokens: int, width: int):

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from tests.native.backend import BF16, FP8, structs
 from tools.bench.kernels import library
 from tools.bench.kernels.case import BF16_PRODUCT, READ, Case, Library, num_sets
 from tools.bench.kernels.device import KernelDevice, struct
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
+from tools.bindings.backend import BF16, FP8, structs
 
 ELEMENT_BYTES = {BF16: 2, FP8: 1}
 MAX_PAGE_SETS = 600

@@ -4,12 +4,12 @@ import ctypes
 
 import torch
 
-from tests.native.backend import BF16, F32, structs
-from tests.native.wrappers import NcclId, wrapper
 from tools.bench.kernels import library
 from tools.bench.kernels.case import COPY, HOST, HOST_COPY, LIBRARY, Case, Library
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import HEAD_DIM, PAGE_SIZE, Model
+from tools.bindings.backend import BF16, F32, structs
+from tools.bindings.wrappers import NcclId, wrapper
 
 NUM_LAYERS = 8
 NUM_PAGES = 256

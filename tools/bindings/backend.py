@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.native.facts import FACTS, workspace_shape
-from tests.native.header import constants, structs
+from tools.bindings.facts import FACTS, workspace_shape
+from tools.bindings.header import constants, structs
 
 POISON = 0xA5
 SHARED_BYTES = 1 << 24

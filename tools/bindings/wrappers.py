@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from tests.native.backend import library_path
-from tests.native.header import structs
+from tools.bindings.backend import library_path
+from tools.bindings.header import structs
 
 POINTER, SIZE, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 

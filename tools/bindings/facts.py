@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from ctypes import sizeof
 from dataclasses import dataclass
 
-from tests.native.header import structs
+from tools.bindings.header import structs
 
 
 @dataclass(frozen=True)
