@@ -6,7 +6,7 @@ import warnings
 
 import torch
 from transformers import AutoConfig, Glm4MoeForCausalLM
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from tools.bench.processes import answer_all
 from tools.bench.prompts import CAPITALS, prompts
@@ -64,6 +64,7 @@ def main() -> None:
     torch.set_num_threads(int(os.environ["BENCH_THREADS"]))
     warnings.filterwarnings("ignore")
     disable_progress_bar()
+    set_verbosity_error()
     models = Models()
     answer_all(
         lambda attention, experts, **question: measure(models[attention, experts], **question)
