@@ -15,7 +15,7 @@ local StepPlan = batch.StepPlan
 local LayerWeights = weights.LayerWeights
 
 local struct Rows {
-  count : int32
+  num_rows : int32
   residual : &opaque
   attended : &opaque
   logit_rows : &int32
@@ -67,7 +67,7 @@ local terra reduce_add_norm(
   message : &C.glm_message
 ) : int32
   var args : C.glm_reduce_add_norm_quantise_args
-  args.num_tokens = rows.count
+  args.num_tokens = rows.num_rows
   args.hidden_size = self.config.hidden_size
   args.epsilon = self.config.rms_norm_eps
   args.residual = rows.residual
@@ -89,7 +89,7 @@ local terra linear(
   message : &C.glm_message
 ) : int32
   var args : C.glm_linear_args
-  args.num_tokens = rows.count
+  args.num_tokens = rows.num_rows
   args.matrix = matrix
   args.input = input
   args.output = output
@@ -145,7 +145,7 @@ local terra project_output(self : &Rank, rows : &Rows, layer : int32, w : &Layer
   var input = C.glm_activation { plain = rows.attended, codes = b.codes, row_scale = b.row_scale }
   if is_fp8(&w.output) then
     var args : C.glm_quantise_args
-    args.num_tokens = rows.count
+    args.num_tokens = rows.num_rows
     args.width = w.output.columns
     args.input = rows.attended
     args.codes = b.codes
@@ -168,7 +168,7 @@ end
 local terra gated_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, output : &opaque, message : &C.glm_message) : int32
   try(linear(self, rows, layer, "linear gate_up", &w.gate_up, normed(self), self.buffers.gate_up, message))
   var args : C.glm_swiglu_quantise_args
-  args.num_tokens = rows.count
+  args.num_tokens = rows.num_rows
   args.width = w.down.columns
   args.gate_up = self.buffers.gate_up
   args.output = output_for(activated(self), is_plain(&w.down), is_fp8(&w.down))
@@ -182,7 +182,7 @@ end
 
 local terra route(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var args : C.glm_route_args
-  args.num_tokens = rows.count
+  args.num_tokens = rows.num_rows
   args.top_k = self.config.top_k
   args.normalise = 0
   if self.config.normalise_top_k then
@@ -201,7 +201,7 @@ end
 
 local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, initial : &opaque, message : &C.glm_message) : int32
   var args : C.glm_experts_args
-  args.num_tokens = rows.count
+  args.num_tokens = rows.num_rows
   args.top_k = self.config.top_k + num_merged(w)
   args.expert_begin = self.weights.experts_begin
   args.num_local_experts = self.weights.num_local_experts + num_merged(w)
@@ -250,11 +250,11 @@ local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : in
   return C.GLM_OK
 end
 
-local terra select_rows(self : &Rank, plan : &StepPlan, layer : int32, rows : &C.glm_matrix, output : &opaque, message : &C.glm_message) : int32
+local terra select_rows(self : &Rank, plan : &StepPlan, layer : int32, all_rows : &C.glm_matrix, output : &opaque, message : &C.glm_message) : int32
   var args : C.glm_embed_args
   args.num_tokens = plan.num_logit_rows
   args.token_ids = self.inputs.logit_rows
-  args.table = rows
+  args.table = all_rows
   args.residual = output
   run_as(self, message, layer, "select rows", "embed", args)
   return C.GLM_OK
@@ -264,7 +264,7 @@ local terra keep_logit_rows(self : &Rank, plan : &StepPlan, rows : &Rows, layer 
   var b = &self.buffers
   try(select_rows(self, plan, layer, &self.residual_rows, b.kept_residual, message))
   try(select_rows(self, plan, layer, &self.attended_rows, b.query, message))
-  @rows = Rows { plan.num_logit_rows, b.kept_residual, b.query, nil }
+  @rows = Rows { num_rows = plan.num_logit_rows, residual = b.kept_residual, attended = b.query, logit_rows = nil }
   return C.GLM_OK
 end
 
@@ -386,15 +386,21 @@ terra forward.step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : i
     try(select_tokens(self, plan, message))
   end
   try(embed(self, plan, message))
-  var rows = Rows { plan.num_tokens, self.buffers.residual, self.buffers.attended, self.inputs.logit_rows }
+  var rows = Rows {
+    num_rows = plan.num_tokens,
+    residual = self.buffers.residual,
+    attended = self.buffers.attended,
+    logit_rows = self.inputs.logit_rows,
+  }
   for layer = 0, self.config.num_layers do
     var w = &self.weights.layers[layer]
+    var is_last = layer == self.config.num_layers - 1
     try(store_new_heads(self, plan, &rows, layer, w, message))
-    if layer == self.config.num_layers - 1 and plan.num_logit_rows == 0 then
+    if is_last and plan.num_logit_rows == 0 then
       return C.GLM_OK
     end
     try(attend(self, plan, layer, message))
-    if layer == self.config.num_layers - 1 and plan.num_logit_rows < plan.num_tokens then
+    if is_last and plan.num_logit_rows < plan.num_tokens then
       try(keep_logit_rows(self, plan, &rows, layer, message))
     end
     try(project_output(self, &rows, layer, w, message))

@@ -58,22 +58,29 @@ terra Trial:take_pages(num_tokens : int32)
   self.plan.page_table_row_end = row + 1
 end
 
-terra Trial:add_decode_rows(num_rows : int32, position : int32)
+terra Trial:sample_last_row(position : int32)
   var sampling : C.engine_sampling
   C.memset(&sampling, 0, sizeof(C.engine_sampling))
   sampling.top_p = 1
   sampling.repetition_penalty = 1
   sampling.num_logprobs = -1
+  self.plan:add_sample_row(self.plan.num_tokens - 1, &sampling, position, -1)
+end
+
+terra Trial:add_decode_rows(num_rows : int32, position : int32)
   for row = 0, num_rows do
     self:take_pages(position + 1)
     self.plan:add_decode_segment(row, position, self.tokens + row, self.page_size)
-    self.plan:add_sample_row(row, &sampling, position + 1, -1)
+    self:sample_last_row(position + 1)
   end
 end
 
 terra Trial:add_prompt(position : int32, num_tokens : int32)
   self:take_pages(position + num_tokens)
   self.plan:add_segment(self.plan.num_segments, position, num_tokens, self.tokens, self.page_size)
+  if self.plan.num_sample_rows == 0 then
+    self:sample_last_row(position + num_tokens)
+  end
 end
 
 return { Trial = Trial }

@@ -271,10 +271,15 @@ def test_the_last_layer_leaves_out_rows_that_nobody_reads():
     with queued_engine(plan_ahead=True, graphs=True, max_step_tokens=16) as engine:
         engine.begin_profile()
         run_requests(engine, [Request(list(range(5, 45)), max_tokens=1, ignore_eos=True)])
-        calls = {row["name"]: row["num_calls"] for row in engine.end_profile()["operations"]}
-        in_layers = 3 * engine.info()["num_layers"]
-    assert calls["linear qkv"] == calls["norm_rope_store"] == in_layers
-    assert calls["attention"] == calls["linear output"] == calls["experts"] + 3 == in_layers - 2
+        profile = engine.end_profile()
+        in_all_layers = profile["num_steps"] * engine.info()["num_layers"]
+    calls = {row["name"]: row["num_calls"] for row in profile["operations"]}
+    num_dense_layers, steps_without_logits = 1, 2
+    assert profile["num_steps"] == steps_without_logits + 1
+    assert calls["linear qkv"] == calls["norm_rope_store"] == in_all_layers
+    assert calls["attention"] == calls["linear output"] == in_all_layers - steps_without_logits
+    in_dense_layers = num_dense_layers * profile["num_steps"]
+    assert calls["experts"] == in_all_layers - steps_without_logits - in_dense_layers
     assert calls["select rows"] == 2
     assert calls["logits"] == 1
 

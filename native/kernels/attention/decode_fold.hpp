@@ -3,7 +3,6 @@
 
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/ptx/approximate.hpp"
-#include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
 

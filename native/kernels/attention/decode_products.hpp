@@ -10,7 +10,6 @@
 #include "native/ptx/approximate.hpp"
 #include "native/ptx/mbarrier.hpp"
 #include "native/ptx/warp_arrival.hpp"
-#include "native/ptx/warp_matrix.hpp"
 
 namespace glm::kernels::decode {
 

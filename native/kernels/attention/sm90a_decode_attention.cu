@@ -11,6 +11,7 @@
 #include "native/kernels/attention/decode_start.hpp"
 #include "native/kernels/attention/decode_stream.hpp"
 #include "native/kernels/kv_cache.hpp"
+#include "native/ptx/approximate.hpp"
 
 namespace glm::kernels {
 namespace {
@@ -18,7 +19,6 @@ namespace {
 using namespace decode;
 
 constexpr int32_t kFewRows = 16;
-constexpr float kLog2E = 1.4426950408889634f;
 
 template <typename S>
 __device__ Progress stream_items(const Arguments& args, Shared<S>& shared) {
@@ -184,7 +184,7 @@ Arguments arguments_of(const glm_attention_args& args) {
   result.group = args.num_heads / cache.num_kv_heads;
   result.head_dim = cache.head_dim;
   result.page_size = cache.page_size;
-  result.scale = args.scale * kLog2E;
+  result.scale = args.scale * ptx::kLog2E;
   result.key_scale = scales_of_layer(cache.key_scale, cache, args.layer);
   result.value_scale = scales_of_layer(cache.value_scale, cache, args.layer);
   return result;

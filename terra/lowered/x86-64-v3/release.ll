@@ -8164,22 +8164,22 @@ merge14:                                          ; preds = %merge10
 
 define internal fastcc i32 @"$forward.step"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %cause.i.i.i211 = alloca %4, align 8
-  %args.i.i212 = alloca %27, align 8
+  %cause.i.i.i210 = alloca %4, align 8
+  %args.i.i211 = alloca %27, align 8
   %cause.i.i29.i.i = alloca %4, align 8
   %args.i30.i.i = alloca %28, align 8
   %cause.i.i.i.i = alloca %4, align 8
   %args.i.i.i = alloca %30, align 8
-  %cause.i.i168 = alloca %4, align 8
+  %cause.i.i167 = alloca %4, align 8
   %3 = alloca %29, align 8
-  %args.i169 = alloca %31, align 8
-  %cause.i.i140 = alloca %4, align 8
-  %args.i141 = alloca %32, align 8
+  %args.i168 = alloca %31, align 8
+  %cause.i.i139 = alloca %4, align 8
+  %args.i140 = alloca %32, align 8
   %cause.i.i.i = alloca %4, align 8
   %args.i.i = alloca %34, align 8
   %4 = alloca %29, align 16
-  %cause.i.i109 = alloca %4, align 8
-  %args.i110 = alloca %35, align 8
+  %cause.i.i108 = alloca %4, align 8
+  %args.i109 = alloca %35, align 8
   %cause.i.i = alloca %4, align 8
   %args.i = alloca %36, align 8
   %rows = alloca %37, align 8
@@ -8374,48 +8374,48 @@ merge4.i:                                         ; preds = %then2.i.i, %merge1.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then2.i.i209, %or.end2.i, %merge.i166, %then25, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i.i", %merge10.i, %merge1.i217, %"$exchange_logits.exit.i", %then2.i219, %merge9, %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit"
-  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %code.0.i123, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i156, %"$attend.exit" ], [ %common.ret.op.i134.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i186, %"$project_output.exit.thread" ], [ %common.ret.op.i.i231, %"$exchange_logits.exit.i" ], [ %929, %merge10.i ], [ 0, %merge1.i217 ], [ %820, %merge9 ], [ %828, %then2.i219 ], [ %code.0.i.i.i, %"$route.exit.i.i" ], [ %616, %or.end2.i ], [ %711, %then2.i.i209 ], [ %499, %then25 ], [ %501, %merge.i166 ], [ %common.ret.op.i200, %"$feed_forward_block.exit" ], [ %592, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+common.ret:                                       ; preds = %then2.i.i208, %or.end2.i, %merge.i165, %then25, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i.i", %merge10.i, %merge1.i216, %"$exchange_logits.exit.i", %then2.i218, %merge9, %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit"
+  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %code.0.i122, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i155, %"$attend.exit" ], [ %common.ret.op.i133.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i185, %"$project_output.exit.thread" ], [ %common.ret.op.i.i230, %"$exchange_logits.exit.i" ], [ %924, %merge10.i ], [ 0, %merge1.i216 ], [ %815, %merge9 ], [ %823, %then2.i218 ], [ %code.0.i.i.i, %"$route.exit.i.i" ], [ %611, %or.end2.i ], [ %706, %then2.i.i208 ], [ %494, %then25 ], [ %496, %merge.i165 ], [ %common.ret.op.i199, %"$feed_forward_block.exit" ], [ %587, %"$project_output.exit" ], [ 0, %and.lhs.true ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
-  %.val108 = load i32, ptr %1, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i110)
-  store i32 %.val108, ptr %args.i110, align 8
+  %.val107 = load i32, ptr %1, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i109)
+  store i32 %.val107, ptr %args.i109, align 8
   %106 = getelementptr i8, ptr %0, i64 1880
   %107 = load ptr, ptr %106, align 8
   %108 = getelementptr i8, ptr %107, i64 16
   %109 = load ptr, ptr %108, align 8
-  %110 = getelementptr inbounds i8, ptr %args.i110, i64 8
+  %110 = getelementptr inbounds i8, ptr %args.i109, i64 8
   store ptr %109, ptr %110, align 8
   %111 = getelementptr i8, ptr %0, i64 48
-  %112 = getelementptr inbounds i8, ptr %args.i110, i64 16
+  %112 = getelementptr inbounds i8, ptr %args.i109, i64 16
   store ptr %111, ptr %112, align 8
   %113 = getelementptr i8, ptr %0, i64 1608
   %114 = load ptr, ptr %113, align 8
-  %115 = getelementptr inbounds i8, ptr %args.i110, i64 24
+  %115 = getelementptr inbounds i8, ptr %args.i109, i64 24
   store ptr %114, ptr %115, align 8
   %116 = getelementptr i8, ptr %0, i64 1904
   %117 = load ptr, ptr %116, align 8
-  %.not.i.i111 = icmp eq ptr %117, null
-  br i1 %.not.i.i111, label %"$Rank.watches_operations.exit.i130", label %then.i.i112
+  %.not.i.i110 = icmp eq ptr %117, null
+  br i1 %.not.i.i110, label %"$Rank.watches_operations.exit.i129", label %then.i.i111
 
-"$Rank.watches_operations.exit.i130":             ; preds = %merge
+"$Rank.watches_operations.exit.i129":             ; preds = %merge
   %118 = getelementptr i8, ptr %0, i64 1912
   %119 = load i8, ptr %118, align 1
   %120 = trunc i8 %119 to i1
   %121 = xor i1 %120, true
-  br label %merge.i115
+  br label %merge.i114
 
-then.i.i112:                                      ; preds = %merge
+then.i.i111:                                      ; preds = %merge
   %122 = getelementptr i8, ptr %117, i64 20
   %123 = load i32, ptr %122, align 4
   %124 = getelementptr i8, ptr %117, i64 16
   %125 = load i32, ptr %124, align 4
   %126 = icmp slt i32 %123, %125
-  br i1 %126, label %then.i.i.i127, label %"$Profile.begin_operation.exit.i.i113"
+  br i1 %126, label %then.i.i.i126, label %"$Profile.begin_operation.exit.i.i112"
 
-then.i.i.i127:                                    ; preds = %then.i.i112
+then.i.i.i126:                                    ; preds = %then.i.i111
   %127 = getelementptr i8, ptr %117, i64 48
   %128 = load ptr, ptr %127, align 8
   %129 = sext i32 %123 to i64
@@ -8433,23 +8433,23 @@ then.i.i.i127:                                    ; preds = %then.i.i112
   %140 = getelementptr ptr, ptr %137, i64 %139
   %141 = load ptr, ptr %140, align 8
   %142 = call i32 %133(ptr %135, ptr %141)
-  %.not.i.i.i128 = icmp eq i32 %142, 0
-  br i1 %.not.i.i.i128, label %or.rhs.i.i.i129, label %"$Profile.begin_operation.exit.i.i113"
+  %.not.i.i.i127 = icmp eq i32 %142, 0
+  br i1 %.not.i.i.i127, label %or.rhs.i.i.i128, label %"$Profile.begin_operation.exit.i.i112"
 
-or.rhs.i.i.i129:                                  ; preds = %then.i.i.i127
+or.rhs.i.i.i128:                                  ; preds = %then.i.i.i126
   %143 = getelementptr i8, ptr %117, i64 24
   %144 = load i8, ptr %143, align 1
   %145 = and i8 %144, 1
-  br label %"$Profile.begin_operation.exit.i.i113"
+  br label %"$Profile.begin_operation.exit.i.i112"
 
-"$Profile.begin_operation.exit.i.i113":           ; preds = %or.rhs.i.i.i129, %then.i.i.i127, %then.i.i112
-  %.sink.i.i.i114 = phi i8 [ 1, %then.i.i.i127 ], [ %145, %or.rhs.i.i.i129 ], [ 1, %then.i.i112 ]
+"$Profile.begin_operation.exit.i.i112":           ; preds = %or.rhs.i.i.i128, %then.i.i.i126, %then.i.i111
+  %.sink.i.i.i113 = phi i8 [ 1, %then.i.i.i126 ], [ %145, %or.rhs.i.i.i128 ], [ 1, %then.i.i111 ]
   %146 = getelementptr i8, ptr %117, i64 24
-  store i8 %.sink.i.i.i114, ptr %146, align 1
-  br label %merge.i115
+  store i8 %.sink.i.i.i113, ptr %146, align 1
+  br label %merge.i114
 
-merge.i115:                                       ; preds = %"$Profile.begin_operation.exit.i.i113", %"$Rank.watches_operations.exit.i130"
-  %.not22.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i113" ], [ %121, %"$Rank.watches_operations.exit.i130" ]
+merge.i114:                                       ; preds = %"$Profile.begin_operation.exit.i.i112", %"$Rank.watches_operations.exit.i129"
+  %.not22.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i112" ], [ %121, %"$Rank.watches_operations.exit.i129" ]
   %147 = getelementptr i8, ptr %0, i64 1920
   store ptr @"$string.36", ptr %147, align 8
   %148 = getelementptr i8, ptr %0, i64 1928
@@ -8464,19 +8464,19 @@ merge.i115:                                       ; preds = %"$Profile.begin_ope
   %155 = load ptr, ptr %154, align 8
   %156 = getelementptr i8, ptr %0, i64 24
   %157 = load ptr, ptr %156, align 8
-  %158 = call i32 %155(ptr %157, ptr nonnull %args.i110)
+  %158 = call i32 %155(ptr %157, ptr nonnull %args.i109)
   %159 = getelementptr i8, ptr %0, i64 1913
-  %.val.i116 = load i8, ptr %159, align 1
-  %160 = trunc i8 %.val.i116 to i1
-  %spec.select.i.i117 = select i1 %160, i32 9, i32 %158
-  %161 = icmp ne i32 %spec.select.i.i117, 0
-  %brmerge.i118 = or i1 %.not22.i, %161
-  br i1 %brmerge.i118, label %merge1.i122, label %then2.i
+  %.val.i115 = load i8, ptr %159, align 1
+  %160 = trunc i8 %.val.i115 to i1
+  %spec.select.i.i116 = select i1 %160, i32 9, i32 %158
+  %161 = icmp ne i32 %spec.select.i.i116, 0
+  %brmerge.i117 = or i1 %.not22.i, %161
+  br i1 %brmerge.i117, label %merge1.i121, label %then2.i
 
-then2.i:                                          ; preds = %merge.i115
+then2.i:                                          ; preds = %merge.i114
   %162 = load ptr, ptr %116, align 8
   %.not.i25.i = icmp eq ptr %162, null
-  br i1 %.not.i25.i, label %merge.i.i119, label %then.i26.i
+  br i1 %.not.i25.i, label %merge.i.i118, label %then.i26.i
 
 then.i26.i:                                       ; preds = %then2.i
   %163 = getelementptr i8, ptr %162, i64 20
@@ -8484,7 +8484,7 @@ then.i26.i:                                       ; preds = %then2.i
   %165 = getelementptr i8, ptr %162, i64 16
   %166 = load i32, ptr %165, align 4
   %167 = icmp slt i32 %164, %166
-  br i1 %167, label %then.i.i27.i, label %merge.i.i119
+  br i1 %167, label %then.i.i27.i, label %merge.i.i118
 
 then.i.i27.i:                                     ; preds = %then.i26.i
   %168 = load ptr, ptr %162, align 8
@@ -8499,57 +8499,57 @@ then.i.i27.i:                                     ; preds = %then.i26.i
   %177 = load ptr, ptr %176, align 8
   %178 = call i32 %170(ptr %172, ptr %177)
   %.not.i.i28.i = icmp eq i32 %178, 0
-  br i1 %.not.i.i28.i, label %or.rhs.i.i29.i, label %or.end.i.i.i126
+  br i1 %.not.i.i28.i, label %or.rhs.i.i29.i, label %or.end.i.i.i125
 
 or.rhs.i.i29.i:                                   ; preds = %then.i.i27.i
   %179 = getelementptr i8, ptr %162, i64 24
   %180 = load i8, ptr %179, align 1
   %181 = and i8 %180, 1
-  br label %or.end.i.i.i126
+  br label %or.end.i.i.i125
 
-or.end.i.i.i126:                                  ; preds = %or.rhs.i.i29.i, %then.i.i27.i
+or.end.i.i.i125:                                  ; preds = %or.rhs.i.i29.i, %then.i.i27.i
   %182 = phi i8 [ 1, %then.i.i27.i ], [ %181, %or.rhs.i.i29.i ]
   %183 = getelementptr i8, ptr %162, i64 24
   store i8 %182, ptr %183, align 1
   %184 = load i32, ptr %163, align 4
   %185 = add i32 %184, 1
   store i32 %185, ptr %163, align 4
-  br label %merge.i.i119
+  br label %merge.i.i118
 
-merge.i.i119:                                     ; preds = %or.end.i.i.i126, %then.i26.i, %then2.i
+merge.i.i118:                                     ; preds = %or.end.i.i.i125, %then.i26.i, %then2.i
   %186 = getelementptr i8, ptr %0, i64 1912
   %187 = load i8, ptr %186, align 1
   %188 = trunc i8 %187 to i1
-  br i1 %188, label %then2.i.i121, label %merge5
+  br i1 %188, label %then2.i.i120, label %merge5
 
-then2.i.i121:                                     ; preds = %merge.i.i119
+then2.i.i120:                                     ; preds = %merge.i.i118
   %189 = load ptr, ptr %152, align 8
   %190 = getelementptr i8, ptr %189, i64 136
   %191 = load ptr, ptr %190, align 8
   %192 = load ptr, ptr %156, align 8
   %193 = call i32 %191(ptr %192)
-  br label %merge1.i122
+  br label %merge1.i121
 
-merge1.i122:                                      ; preds = %then2.i.i121, %merge.i115
-  %code.0.i123 = phi i32 [ %spec.select.i.i117, %merge.i115 ], [ %193, %then2.i.i121 ]
-  %.not.i124 = icmp eq i32 %code.0.i123, 0
-  br i1 %.not.i124, label %merge5, label %"$embed.exit"
+merge1.i121:                                      ; preds = %then2.i.i120, %merge.i114
+  %code.0.i122 = phi i32 [ %spec.select.i.i116, %merge.i114 ], [ %193, %then2.i.i120 ]
+  %.not.i123 = icmp eq i32 %code.0.i122, 0
+  br i1 %.not.i123, label %merge5, label %"$embed.exit"
 
-"$embed.exit":                                    ; preds = %merge1.i122
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i109)
-  store i8 0, ptr %cause.i.i109, align 8
+"$embed.exit":                                    ; preds = %merge1.i121
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i108)
+  store i8 0, ptr %cause.i.i108, align 8
   %194 = load ptr, ptr %152, align 8
   %195 = getelementptr i8, ptr %194, i64 64
   %196 = load ptr, ptr %195, align 8
   %197 = load ptr, ptr %156, align 8
-  call void %196(ptr %197, ptr nonnull %cause.i.i109)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i109, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i109)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i110)
+  call void %196(ptr %197, ptr nonnull %cause.i.i108)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i108, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i108)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i109)
   br label %common.ret
 
-merge5:                                           ; preds = %merge1.i122, %merge.i.i119
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i110)
+merge5:                                           ; preds = %merge1.i121, %merge.i.i118
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i109)
   %198 = load i32, ptr %1, align 4
   %199 = load ptr, ptr %113, align 8
   %200 = getelementptr i8, ptr %0, i64 1672
@@ -8558,12 +8558,12 @@ merge5:                                           ; preds = %merge1.i122, %merge
   %203 = getelementptr i8, ptr %202, i64 72
   %204 = load ptr, ptr %203, align 8
   store i32 %198, ptr %rows, align 8
-  %.sroa.279.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 8
-  store ptr %199, ptr %.sroa.279.0.rows.sroa_idx, align 8
+  %.sroa.278.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 8
+  store ptr %199, ptr %.sroa.278.0.rows.sroa_idx, align 8
   %.sroa.3.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 16
   store ptr %201, ptr %.sroa.3.0.rows.sroa_idx, align 8
-  %.sroa.480.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 24
-  store ptr %204, ptr %.sroa.480.0.rows.sroa_idx, align 8
+  %.sroa.479.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 24
+  store ptr %204, ptr %.sroa.479.0.rows.sroa_idx, align 8
   %205 = getelementptr i8, ptr %0, i64 32
   %206 = load ptr, ptr %205, align 8
   %207 = getelementptr i8, ptr %206, i64 68
@@ -8595,26 +8595,26 @@ forbody.lr.ph:                                    ; preds = %merge5
   %229 = getelementptr i8, ptr %0, i64 1912
   %230 = getelementptr i8, ptr %1, i64 16
   %231 = getelementptr i8, ptr %1, i64 8
-  %232 = getelementptr inbounds i8, ptr %args.i141, i64 8
-  %233 = getelementptr inbounds i8, ptr %args.i141, i64 16
-  %234 = getelementptr inbounds i8, ptr %args.i141, i64 24
-  %235 = getelementptr inbounds i8, ptr %args.i141, i64 32
-  %236 = getelementptr inbounds i8, ptr %args.i141, i64 40
-  %237 = getelementptr inbounds i8, ptr %args.i141, i64 48
+  %232 = getelementptr inbounds i8, ptr %args.i140, i64 8
+  %233 = getelementptr inbounds i8, ptr %args.i140, i64 16
+  %234 = getelementptr inbounds i8, ptr %args.i140, i64 24
+  %235 = getelementptr inbounds i8, ptr %args.i140, i64 32
+  %236 = getelementptr inbounds i8, ptr %args.i140, i64 40
+  %237 = getelementptr inbounds i8, ptr %args.i140, i64 48
   %238 = getelementptr i8, ptr %1, i64 48
-  %239 = getelementptr inbounds i8, ptr %args.i141, i64 56
-  %240 = getelementptr inbounds i8, ptr %args.i141, i64 60
-  %241 = getelementptr inbounds i8, ptr %args.i141, i64 64
-  %242 = getelementptr inbounds i8, ptr %args.i141, i64 72
-  %243 = getelementptr inbounds i8, ptr %args.i141, i64 80
-  %244 = getelementptr inbounds i8, ptr %args.i141, i64 88
+  %239 = getelementptr inbounds i8, ptr %args.i140, i64 56
+  %240 = getelementptr inbounds i8, ptr %args.i140, i64 60
+  %241 = getelementptr inbounds i8, ptr %args.i140, i64 64
+  %242 = getelementptr inbounds i8, ptr %args.i140, i64 72
+  %243 = getelementptr inbounds i8, ptr %args.i140, i64 80
+  %244 = getelementptr inbounds i8, ptr %args.i140, i64 88
   %245 = getelementptr i8, ptr %0, i64 1800
   %246 = getelementptr i8, ptr %0, i64 1616
   %247 = getelementptr i8, ptr %0, i64 1840
-  %248 = getelementptr inbounds i8, ptr %args.i169, i64 4
-  %249 = getelementptr inbounds i8, ptr %args.i169, i64 8
-  %250 = getelementptr inbounds i8, ptr %args.i169, i64 16
-  %251 = getelementptr inbounds i8, ptr %args.i169, i64 24
+  %248 = getelementptr inbounds i8, ptr %args.i168, i64 4
+  %249 = getelementptr inbounds i8, ptr %args.i168, i64 8
+  %250 = getelementptr inbounds i8, ptr %args.i168, i64 16
+  %251 = getelementptr inbounds i8, ptr %args.i168, i64 24
   %input.sroa.2.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
   %input.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
   %252 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
@@ -8653,221 +8653,227 @@ forcond:                                          ; preds = %"$feed_forward_bloc
   br i1 %exitcond.not, label %merge9, label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %forcond
-  %.val26.i198266 = phi ptr [ %199, %forbody.lr.ph ], [ %.val26.i198, %forcond ]
-  %.val.i197264 = phi i32 [ %198, %forbody.lr.ph ], [ %.val.i197, %forcond ]
-  %279 = phi ptr [ %201, %forbody.lr.ph ], [ %508, %forcond ]
+  %.val26.i197265 = phi ptr [ %199, %forbody.lr.ph ], [ %.val26.i197, %forcond ]
+  %.val.i196263 = phi i32 [ %198, %forbody.lr.ph ], [ %.val.i196, %forcond ]
+  %279 = phi ptr [ %201, %forbody.lr.ph ], [ %503, %forcond ]
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
   %280 = load ptr, ptr %210, align 8
   %281 = getelementptr %38, ptr %280, i64 %indvars.iv
+  %282 = load ptr, ptr %205, align 8
+  %283 = getelementptr i8, ptr %282, i64 68
+  %284 = load i32, ptr %283, align 4
+  %285 = add i32 %284, -1
+  %286 = zext i32 %285 to i64
+  %287 = icmp eq i64 %indvars.iv, %286
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %282 = load ptr, ptr %211, align 8
-  %283 = icmp eq i64 %indvars.iv, 0
-  %spec.store.select.i = select i1 %283, ptr null, ptr %282
-  %284 = getelementptr i8, ptr %281, i64 8
-  %285 = load ptr, ptr %284, align 8
-  %286 = getelementptr i8, ptr %281, i64 40
-  %287 = getelementptr i8, ptr %281, i64 56
-  %288 = load ptr, ptr %287, align 8
-  %.not.i.i131 = icmp eq ptr %288, null
-  br i1 %.not.i.i131, label %"$is_fp8.exit.i", label %and.rhs.i35.i
+  %288 = load ptr, ptr %211, align 8
+  %289 = icmp eq i64 %indvars.iv, 0
+  %spec.store.select.i = select i1 %289, ptr null, ptr %288
+  %290 = getelementptr i8, ptr %281, i64 8
+  %291 = load ptr, ptr %290, align 8
+  %292 = getelementptr i8, ptr %281, i64 40
+  %293 = getelementptr i8, ptr %281, i64 56
+  %294 = load ptr, ptr %293, align 8
+  %.not.i.i130 = icmp eq ptr %294, null
+  br i1 %.not.i.i130, label %"$is_fp8.exit.i", label %and.rhs.i35.i
 
 and.rhs.i35.i:                                    ; preds = %forbody
-  %289 = load i32, ptr %286, align 4
-  %290 = icmp ne i32 %289, 2
-  %291 = icmp eq i32 %289, 2
+  %295 = load i32, ptr %292, align 4
+  %296 = icmp ne i32 %295, 2
+  %297 = icmp eq i32 %295, 2
   br label %"$is_fp8.exit.i"
 
 "$is_fp8.exit.i":                                 ; preds = %and.rhs.i35.i, %forbody
-  %292 = phi i1 [ %290, %and.rhs.i35.i ], [ false, %forbody ]
-  %293 = phi i1 [ %291, %and.rhs.i35.i ], [ false, %forbody ]
-  %294 = trunc nuw nsw i64 %indvars.iv to i32
-  %295 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i197264, ptr %.val26.i198266, i32 %294, ptr %spec.store.select.i, ptr %285, i1 zeroext %292, i1 zeroext %293, ptr %2)
-  %.not.i133 = icmp eq i32 %295, 0
-  br i1 %.not.i133, label %merge1.i135, label %"$store_new_heads.exit.thread"
+  %298 = phi i1 [ %296, %and.rhs.i35.i ], [ false, %forbody ]
+  %299 = phi i1 [ %297, %and.rhs.i35.i ], [ false, %forbody ]
+  %300 = trunc nuw nsw i64 %indvars.iv to i32
+  %301 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i196263, ptr %.val26.i197265, i32 %300, ptr %spec.store.select.i, ptr %291, i1 zeroext %298, i1 zeroext %299, ptr %2)
+  %.not.i132 = icmp eq i32 %301, 0
+  br i1 %.not.i132, label %merge1.i134, label %"$store_new_heads.exit.thread"
 
-merge1.i135:                                      ; preds = %"$is_fp8.exit.i"
-  %296 = load ptr, ptr %214, align 8, !noalias !27
-  %297 = load ptr, ptr %215, align 8
-  %298 = load <2 x ptr>, ptr %212, align 8, !noalias !27
-  store <2 x ptr> %298, ptr %4, align 16
-  store ptr %296, ptr %.sroa.3.0..sroa_idx.i, align 16
-  %299 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i197264, i32 %294, ptr nonnull @"$string.39", ptr %286, ptr nonnull byval(%29) %4, ptr %297, ptr %2)
-  %.not28.i = icmp eq i32 %299, 0
+merge1.i134:                                      ; preds = %"$is_fp8.exit.i"
+  %302 = load ptr, ptr %214, align 8, !noalias !27
+  %303 = load ptr, ptr %215, align 8
+  %304 = load <2 x ptr>, ptr %212, align 8, !noalias !27
+  store <2 x ptr> %304, ptr %4, align 16
+  store ptr %302, ptr %.sroa.3.0..sroa_idx.i, align 16
+  %305 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i196263, i32 %300, ptr nonnull @"$string.39", ptr %292, ptr nonnull byval(%29) %4, ptr %303, ptr %2)
+  %.not28.i = icmp eq i32 %305, 0
   br i1 %.not28.i, label %merge5.i, label %"$store_new_heads.exit.thread"
 
-merge5.i:                                         ; preds = %merge1.i135
+merge5.i:                                         ; preds = %merge1.i134
   %.val31.i = load i32, ptr %1, align 4
-  %300 = getelementptr i8, ptr %281, i64 24
-  %301 = load <2 x ptr>, ptr %300, align 8
+  %306 = getelementptr i8, ptr %281, i64 24
+  %307 = load <2 x ptr>, ptr %306, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i)
   store i32 %.val31.i, ptr %args.i.i, align 8
-  %302 = load i32, ptr %216, align 4
-  store i32 %302, ptr %217, align 4
-  %303 = load ptr, ptr %205, align 8
-  %304 = getelementptr i8, ptr %303, i64 88
-  %305 = load i32, ptr %304, align 4
-  store i32 %305, ptr %218, align 8
-  store i32 %294, ptr %219, align 4
-  %306 = getelementptr i8, ptr %303, i64 104
-  %307 = load float, ptr %306, align 4
-  store float %307, ptr %220, align 8
-  %308 = load <2 x ptr>, ptr %222, align 8
-  %309 = shufflevector <2 x ptr> %301, <2 x ptr> %308, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %309, ptr %221, align 8
-  %310 = load ptr, ptr %106, align 8
-  %311 = getelementptr i8, ptr %310, i64 24
-  %312 = load ptr, ptr %311, align 8
-  store ptr %312, ptr %223, align 8
-  %313 = getelementptr i8, ptr %310, i64 32
-  %314 = load ptr, ptr %313, align 8
-  store ptr %314, ptr %224, align 8
-  %315 = load <2 x ptr>, ptr %215, align 8
-  store <2 x ptr> %315, ptr %225, align 8
+  %308 = load i32, ptr %216, align 4
+  store i32 %308, ptr %217, align 4
+  %309 = load ptr, ptr %205, align 8
+  %310 = getelementptr i8, ptr %309, i64 88
+  %311 = load i32, ptr %310, align 4
+  store i32 %311, ptr %218, align 8
+  store i32 %300, ptr %219, align 4
+  %312 = getelementptr i8, ptr %309, i64 104
+  %313 = load float, ptr %312, align 4
+  store float %313, ptr %220, align 8
+  %314 = load <2 x ptr>, ptr %222, align 8
+  %315 = shufflevector <2 x ptr> %307, <2 x ptr> %314, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %315, ptr %221, align 8
+  %316 = load ptr, ptr %106, align 8
+  %317 = getelementptr i8, ptr %316, i64 24
+  %318 = load ptr, ptr %317, align 8
+  store ptr %318, ptr %223, align 8
+  %319 = getelementptr i8, ptr %316, i64 32
+  %320 = load ptr, ptr %319, align 8
+  store ptr %320, ptr %224, align 8
+  %321 = load <2 x ptr>, ptr %215, align 8
+  store <2 x ptr> %321, ptr %225, align 8
   store ptr %227, ptr %228, align 8
-  %316 = load ptr, ptr %116, align 8
-  %.not.i.i.i136 = icmp eq ptr %316, null
-  br i1 %.not.i.i.i136, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i137
+  %322 = load ptr, ptr %116, align 8
+  %.not.i.i.i135 = icmp eq ptr %322, null
+  br i1 %.not.i.i.i135, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i136
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %merge5.i
-  %317 = load i8, ptr %229, align 1
-  %318 = trunc i8 %317 to i1
-  %319 = xor i1 %318, true
-  br label %merge.i.i138
+  %323 = load i8, ptr %229, align 1
+  %324 = trunc i8 %323 to i1
+  %325 = xor i1 %324, true
+  br label %merge.i.i137
 
-then.i.i.i137:                                    ; preds = %merge5.i
-  %320 = getelementptr i8, ptr %316, i64 20
-  %321 = load i32, ptr %320, align 4
-  %322 = getelementptr i8, ptr %316, i64 16
-  %323 = load i32, ptr %322, align 4
-  %324 = icmp slt i32 %321, %323
-  br i1 %324, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
+then.i.i.i136:                                    ; preds = %merge5.i
+  %326 = getelementptr i8, ptr %322, i64 20
+  %327 = load i32, ptr %326, align 4
+  %328 = getelementptr i8, ptr %322, i64 16
+  %329 = load i32, ptr %328, align 4
+  %330 = icmp slt i32 %327, %329
+  br i1 %330, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
-then.i.i.i.i:                                     ; preds = %then.i.i.i137
-  %325 = getelementptr i8, ptr %316, i64 48
-  %326 = load ptr, ptr %325, align 8
-  %327 = sext i32 %321 to i64
-  %328 = getelementptr ptr, ptr %326, i64 %327
-  store ptr @"$string.40", ptr %328, align 8
-  %329 = load ptr, ptr %316, align 8
-  %330 = getelementptr i8, ptr %329, i64 400
-  %331 = load ptr, ptr %330, align 8
-  %332 = getelementptr i8, ptr %316, i64 8
-  %333 = load ptr, ptr %332, align 8
-  %334 = getelementptr i8, ptr %316, i64 32
-  %335 = load ptr, ptr %334, align 8
-  %336 = load i32, ptr %320, align 4
-  %337 = sext i32 %336 to i64
-  %338 = getelementptr ptr, ptr %335, i64 %337
+then.i.i.i.i:                                     ; preds = %then.i.i.i136
+  %331 = getelementptr i8, ptr %322, i64 48
+  %332 = load ptr, ptr %331, align 8
+  %333 = sext i32 %327 to i64
+  %334 = getelementptr ptr, ptr %332, i64 %333
+  store ptr @"$string.40", ptr %334, align 8
+  %335 = load ptr, ptr %322, align 8
+  %336 = getelementptr i8, ptr %335, i64 400
+  %337 = load ptr, ptr %336, align 8
+  %338 = getelementptr i8, ptr %322, i64 8
   %339 = load ptr, ptr %338, align 8
-  %340 = call i32 %331(ptr %333, ptr %339)
-  %.not.i.i.i.i = icmp eq i32 %340, 0
+  %340 = getelementptr i8, ptr %322, i64 32
+  %341 = load ptr, ptr %340, align 8
+  %342 = load i32, ptr %326, align 4
+  %343 = sext i32 %342 to i64
+  %344 = getelementptr ptr, ptr %341, i64 %343
+  %345 = load ptr, ptr %344, align 8
+  %346 = call i32 %337(ptr %339, ptr %345)
+  %.not.i.i.i.i = icmp eq i32 %346, 0
   br i1 %.not.i.i.i.i, label %or.rhs.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
-  %341 = getelementptr i8, ptr %316, i64 24
-  %342 = load i8, ptr %341, align 1
-  %343 = and i8 %342, 1
+  %347 = getelementptr i8, ptr %322, i64 24
+  %348 = load i8, ptr %347, align 1
+  %349 = and i8 %348, 1
   br label %"$Profile.begin_operation.exit.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i137
-  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %343, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i137 ]
-  %344 = getelementptr i8, ptr %316, i64 24
-  store i8 %.sink.i.i.i.i, ptr %344, align 1
-  br label %merge.i.i138
+"$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i136
+  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %349, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i136 ]
+  %350 = getelementptr i8, ptr %322, i64 24
+  store i8 %.sink.i.i.i.i, ptr %350, align 1
+  br label %merge.i.i137
 
-merge.i.i138:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
-  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %319, %"$Rank.watches_operations.exit.i.i" ]
+merge.i.i137:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
+  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %325, %"$Rank.watches_operations.exit.i.i" ]
   store ptr @"$string.40", ptr %147, align 8
-  store i32 %294, ptr %148, align 4
-  %345 = load i64, ptr %149, align 8
-  %346 = add i64 %345, 1
-  store i64 %346, ptr %149, align 8
-  %347 = load ptr, ptr %152, align 8
-  %348 = getelementptr i8, ptr %347, i64 272
-  %349 = load ptr, ptr %348, align 8
-  %350 = load ptr, ptr %156, align 8
-  %351 = call i32 %349(ptr %350, ptr nonnull %args.i.i)
+  store i32 %300, ptr %148, align 4
+  %351 = load i64, ptr %149, align 8
+  %352 = add i64 %351, 1
+  store i64 %352, ptr %149, align 8
+  %353 = load ptr, ptr %152, align 8
+  %354 = getelementptr i8, ptr %353, i64 272
+  %355 = load ptr, ptr %354, align 8
+  %356 = load ptr, ptr %156, align 8
+  %357 = call i32 %355(ptr %356, ptr nonnull %args.i.i)
   %.val.i.i = load i8, ptr %159, align 1
-  %352 = trunc i8 %.val.i.i to i1
-  %spec.select.i.i.i = select i1 %352, i32 9, i32 %351
-  %353 = icmp ne i32 %spec.select.i.i.i, 0
-  %brmerge.i.i = or i1 %.not31.i.i, %353
-  br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i139
+  %358 = trunc i8 %.val.i.i to i1
+  %spec.select.i.i.i = select i1 %358, i32 9, i32 %357
+  %359 = icmp ne i32 %spec.select.i.i.i, 0
+  %brmerge.i.i = or i1 %.not31.i.i, %359
+  br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i138
 
-then2.i.i139:                                     ; preds = %merge.i.i138
-  %354 = load ptr, ptr %116, align 8
-  %.not.i34.i.i = icmp eq ptr %354, null
+then2.i.i138:                                     ; preds = %merge.i.i137
+  %360 = load ptr, ptr %116, align 8
+  %.not.i34.i.i = icmp eq ptr %360, null
   br i1 %.not.i34.i.i, label %merge.i.i.i, label %then.i35.i.i
 
-then.i35.i.i:                                     ; preds = %then2.i.i139
-  %355 = getelementptr i8, ptr %354, i64 20
-  %356 = load i32, ptr %355, align 4
-  %357 = getelementptr i8, ptr %354, i64 16
-  %358 = load i32, ptr %357, align 4
-  %359 = icmp slt i32 %356, %358
-  br i1 %359, label %then.i.i36.i.i, label %merge.i.i.i
+then.i35.i.i:                                     ; preds = %then2.i.i138
+  %361 = getelementptr i8, ptr %360, i64 20
+  %362 = load i32, ptr %361, align 4
+  %363 = getelementptr i8, ptr %360, i64 16
+  %364 = load i32, ptr %363, align 4
+  %365 = icmp slt i32 %362, %364
+  br i1 %365, label %then.i.i36.i.i, label %merge.i.i.i
 
 then.i.i36.i.i:                                   ; preds = %then.i35.i.i
-  %360 = load ptr, ptr %354, align 8
-  %361 = getelementptr i8, ptr %360, i64 400
-  %362 = load ptr, ptr %361, align 8
-  %363 = getelementptr i8, ptr %354, i64 8
-  %364 = load ptr, ptr %363, align 8
-  %365 = getelementptr i8, ptr %354, i64 40
-  %366 = load ptr, ptr %365, align 8
-  %367 = sext i32 %356 to i64
-  %368 = getelementptr ptr, ptr %366, i64 %367
-  %369 = load ptr, ptr %368, align 8
-  %370 = call i32 %362(ptr %364, ptr %369)
-  %.not.i.i37.i.i = icmp eq i32 %370, 0
+  %366 = load ptr, ptr %360, align 8
+  %367 = getelementptr i8, ptr %366, i64 400
+  %368 = load ptr, ptr %367, align 8
+  %369 = getelementptr i8, ptr %360, i64 8
+  %370 = load ptr, ptr %369, align 8
+  %371 = getelementptr i8, ptr %360, i64 40
+  %372 = load ptr, ptr %371, align 8
+  %373 = sext i32 %362 to i64
+  %374 = getelementptr ptr, ptr %372, i64 %373
+  %375 = load ptr, ptr %374, align 8
+  %376 = call i32 %368(ptr %370, ptr %375)
+  %.not.i.i37.i.i = icmp eq i32 %376, 0
   br i1 %.not.i.i37.i.i, label %or.rhs.i.i38.i.i, label %or.end.i.i.i.i
 
 or.rhs.i.i38.i.i:                                 ; preds = %then.i.i36.i.i
-  %371 = getelementptr i8, ptr %354, i64 24
-  %372 = load i8, ptr %371, align 1
-  %373 = and i8 %372, 1
+  %377 = getelementptr i8, ptr %360, i64 24
+  %378 = load i8, ptr %377, align 1
+  %379 = and i8 %378, 1
   br label %or.end.i.i.i.i
 
 or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i38.i.i, %then.i.i36.i.i
-  %374 = phi i8 [ 1, %then.i.i36.i.i ], [ %373, %or.rhs.i.i38.i.i ]
-  %375 = getelementptr i8, ptr %354, i64 24
-  store i8 %374, ptr %375, align 1
-  %376 = load i32, ptr %355, align 4
-  %377 = add i32 %376, 1
-  store i32 %377, ptr %355, align 4
+  %380 = phi i8 [ 1, %then.i.i36.i.i ], [ %379, %or.rhs.i.i38.i.i ]
+  %381 = getelementptr i8, ptr %360, i64 24
+  store i8 %380, ptr %381, align 1
+  %382 = load i32, ptr %361, align 4
+  %383 = add i32 %382, 1
+  store i32 %383, ptr %361, align 4
   br label %merge.i.i.i
 
-merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i139
-  %378 = load i8, ptr %229, align 1
-  %379 = trunc i8 %378 to i1
-  br i1 %379, label %then2.i.i.i, label %merge11
+merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i138
+  %384 = load i8, ptr %229, align 1
+  %385 = trunc i8 %384 to i1
+  br i1 %385, label %then2.i.i.i, label %merge11
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %380 = load ptr, ptr %152, align 8
-  %381 = getelementptr i8, ptr %380, i64 136
-  %382 = load ptr, ptr %381, align 8
-  %383 = load ptr, ptr %156, align 8
-  %384 = call i32 %382(ptr %383)
+  %386 = load ptr, ptr %152, align 8
+  %387 = getelementptr i8, ptr %386, i64 136
+  %388 = load ptr, ptr %387, align 8
+  %389 = load ptr, ptr %156, align 8
+  %390 = call i32 %388(ptr %389)
   br label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i138
-  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i138 ], [ %384, %then2.i.i.i ]
+merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i137
+  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i137 ], [ %390, %then2.i.i.i ]
   %.not.i36.i = icmp eq i32 %code.0.i.i, 0
   br i1 %.not.i36.i, label %merge11, label %"$store_new_heads.exit"
 
-"$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %merge1.i135
-  %common.ret.op.i134.ph = phi i32 [ %299, %merge1.i135 ], [ %295, %"$is_fp8.exit.i" ]
+"$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %merge1.i134
+  %common.ret.op.i133.ph = phi i32 [ %305, %merge1.i134 ], [ %301, %"$is_fp8.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
 "$store_new_heads.exit":                          ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %385 = load ptr, ptr %152, align 8
-  %386 = getelementptr i8, ptr %385, i64 64
-  %387 = load ptr, ptr %386, align 8
-  %388 = load ptr, ptr %156, align 8
-  call void %387(ptr %388, ptr nonnull %cause.i.i.i)
+  %391 = load ptr, ptr %152, align 8
+  %392 = getelementptr i8, ptr %391, i64 64
+  %393 = load ptr, ptr %392, align 8
+  %394 = load ptr, ptr %156, align 8
+  call void %393(ptr %394, ptr nonnull %cause.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
@@ -8877,13 +8883,7 @@ merge1.i.i:                                       ; preds = %then2.i.i.i, %merge
 merge11:                                          ; preds = %merge1.i.i, %merge.i.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  %389 = load ptr, ptr %205, align 8
-  %390 = getelementptr i8, ptr %389, i64 68
-  %391 = load i32, ptr %390, align 4
-  %392 = add i32 %391, -1
-  %393 = zext i32 %392 to i64
-  %394 = icmp eq i64 %indvars.iv, %393
-  br i1 %394, label %and.lhs.true, label %merge15
+  br i1 %287, label %and.lhs.true, label %merge15
 
 and.lhs.true:                                     ; preds = %merge11
   %395 = load i32, ptr %230, align 4
@@ -8891,9 +8891,9 @@ and.lhs.true:                                     ; preds = %merge11
   br i1 %396, label %common.ret, label %merge15
 
 merge15:                                          ; preds = %merge11, %and.lhs.true
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i141)
+  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i140)
   %397 = load i32, ptr %1, align 4
-  store i32 %397, ptr %args.i141, align 8
+  store i32 %397, ptr %args.i140, align 8
   %398 = load <2 x i32>, ptr %231, align 4
   store <2 x i32> %398, ptr %232, align 8
   %399 = load ptr, ptr %106, align 8
@@ -8914,825 +8914,820 @@ merge15:                                          ; preds = %merge11, %and.lhs.t
   store <2 x i32> %409, ptr %237, align 8
   %410 = load i32, ptr %216, align 4
   store i32 %410, ptr %239, align 8
-  store i32 %294, ptr %240, align 4
-  %411 = getelementptr i8, ptr %389, i64 84
-  %412 = load i32, ptr %411, align 4
-  %413 = sitofp i32 %412 to double
-  %414 = call double @sqrt(double %413)
-  %415 = fdiv double 1.000000e+00, %414
-  %416 = fptrunc double %415 to float
-  store float %416, ptr %241, align 8
-  %417 = load ptr, ptr %226, align 8
-  store ptr %417, ptr %242, align 8
+  store i32 %300, ptr %240, align 4
+  %411 = load ptr, ptr %205, align 8
+  %412 = getelementptr i8, ptr %411, i64 84
+  %413 = load i32, ptr %412, align 4
+  %414 = sitofp i32 %413 to double
+  %415 = call double @sqrt(double %414)
+  %416 = fdiv double 1.000000e+00, %415
+  %417 = fptrunc double %416 to float
+  store float %417, ptr %241, align 8
+  %418 = load ptr, ptr %226, align 8
+  store ptr %418, ptr %242, align 8
   store ptr %227, ptr %243, align 8
-  %418 = load ptr, ptr %200, align 8
-  store ptr %418, ptr %244, align 8
-  %419 = load ptr, ptr %116, align 8
-  %.not.i.i142 = icmp eq ptr %419, null
-  br i1 %.not.i.i142, label %"$Rank.watches_operations.exit.i163", label %then.i.i143
+  %419 = load ptr, ptr %200, align 8
+  store ptr %419, ptr %244, align 8
+  %420 = load ptr, ptr %116, align 8
+  %.not.i.i141 = icmp eq ptr %420, null
+  br i1 %.not.i.i141, label %"$Rank.watches_operations.exit.i162", label %then.i.i142
 
-"$Rank.watches_operations.exit.i163":             ; preds = %merge15
-  %420 = load i8, ptr %229, align 1
-  %421 = trunc i8 %420 to i1
-  %422 = xor i1 %421, true
-  br label %merge.i146
+"$Rank.watches_operations.exit.i162":             ; preds = %merge15
+  %421 = load i8, ptr %229, align 1
+  %422 = trunc i8 %421 to i1
+  %423 = xor i1 %422, true
+  br label %merge.i145
 
-then.i.i143:                                      ; preds = %merge15
-  %423 = getelementptr i8, ptr %419, i64 20
-  %424 = load i32, ptr %423, align 4
-  %425 = getelementptr i8, ptr %419, i64 16
-  %426 = load i32, ptr %425, align 4
-  %427 = icmp slt i32 %424, %426
-  br i1 %427, label %then.i.i.i160, label %"$Profile.begin_operation.exit.i.i144"
+then.i.i142:                                      ; preds = %merge15
+  %424 = getelementptr i8, ptr %420, i64 20
+  %425 = load i32, ptr %424, align 4
+  %426 = getelementptr i8, ptr %420, i64 16
+  %427 = load i32, ptr %426, align 4
+  %428 = icmp slt i32 %425, %427
+  br i1 %428, label %then.i.i.i159, label %"$Profile.begin_operation.exit.i.i143"
 
-then.i.i.i160:                                    ; preds = %then.i.i143
-  %428 = getelementptr i8, ptr %419, i64 48
-  %429 = load ptr, ptr %428, align 8
-  %430 = sext i32 %424 to i64
-  %431 = getelementptr ptr, ptr %429, i64 %430
-  store ptr @"$string.41", ptr %431, align 8
-  %432 = load ptr, ptr %419, align 8
-  %433 = getelementptr i8, ptr %432, i64 400
-  %434 = load ptr, ptr %433, align 8
-  %435 = getelementptr i8, ptr %419, i64 8
-  %436 = load ptr, ptr %435, align 8
-  %437 = getelementptr i8, ptr %419, i64 32
-  %438 = load ptr, ptr %437, align 8
-  %439 = load i32, ptr %423, align 4
-  %440 = sext i32 %439 to i64
-  %441 = getelementptr ptr, ptr %438, i64 %440
-  %442 = load ptr, ptr %441, align 8
-  %443 = call i32 %434(ptr %436, ptr %442)
-  %.not.i.i.i161 = icmp eq i32 %443, 0
-  br i1 %.not.i.i.i161, label %or.rhs.i.i.i162, label %"$Profile.begin_operation.exit.i.i144"
+then.i.i.i159:                                    ; preds = %then.i.i142
+  %429 = getelementptr i8, ptr %420, i64 48
+  %430 = load ptr, ptr %429, align 8
+  %431 = sext i32 %425 to i64
+  %432 = getelementptr ptr, ptr %430, i64 %431
+  store ptr @"$string.41", ptr %432, align 8
+  %433 = load ptr, ptr %420, align 8
+  %434 = getelementptr i8, ptr %433, i64 400
+  %435 = load ptr, ptr %434, align 8
+  %436 = getelementptr i8, ptr %420, i64 8
+  %437 = load ptr, ptr %436, align 8
+  %438 = getelementptr i8, ptr %420, i64 32
+  %439 = load ptr, ptr %438, align 8
+  %440 = load i32, ptr %424, align 4
+  %441 = sext i32 %440 to i64
+  %442 = getelementptr ptr, ptr %439, i64 %441
+  %443 = load ptr, ptr %442, align 8
+  %444 = call i32 %435(ptr %437, ptr %443)
+  %.not.i.i.i160 = icmp eq i32 %444, 0
+  br i1 %.not.i.i.i160, label %or.rhs.i.i.i161, label %"$Profile.begin_operation.exit.i.i143"
 
-or.rhs.i.i.i162:                                  ; preds = %then.i.i.i160
-  %444 = getelementptr i8, ptr %419, i64 24
-  %445 = load i8, ptr %444, align 1
-  %446 = and i8 %445, 1
-  br label %"$Profile.begin_operation.exit.i.i144"
+or.rhs.i.i.i161:                                  ; preds = %then.i.i.i159
+  %445 = getelementptr i8, ptr %420, i64 24
+  %446 = load i8, ptr %445, align 1
+  %447 = and i8 %446, 1
+  br label %"$Profile.begin_operation.exit.i.i143"
 
-"$Profile.begin_operation.exit.i.i144":           ; preds = %or.rhs.i.i.i162, %then.i.i.i160, %then.i.i143
-  %.sink.i.i.i145 = phi i8 [ 1, %then.i.i.i160 ], [ %446, %or.rhs.i.i.i162 ], [ 1, %then.i.i143 ]
-  %447 = getelementptr i8, ptr %419, i64 24
-  store i8 %.sink.i.i.i145, ptr %447, align 1
-  br label %merge.i146
+"$Profile.begin_operation.exit.i.i143":           ; preds = %or.rhs.i.i.i161, %then.i.i.i159, %then.i.i142
+  %.sink.i.i.i144 = phi i8 [ 1, %then.i.i.i159 ], [ %447, %or.rhs.i.i.i161 ], [ 1, %then.i.i142 ]
+  %448 = getelementptr i8, ptr %420, i64 24
+  store i8 %.sink.i.i.i144, ptr %448, align 1
+  br label %merge.i145
 
-merge.i146:                                       ; preds = %"$Profile.begin_operation.exit.i.i144", %"$Rank.watches_operations.exit.i163"
-  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i144" ], [ %422, %"$Rank.watches_operations.exit.i163" ]
+merge.i145:                                       ; preds = %"$Profile.begin_operation.exit.i.i143", %"$Rank.watches_operations.exit.i162"
+  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i143" ], [ %423, %"$Rank.watches_operations.exit.i162" ]
   store ptr @"$string.41", ptr %147, align 8
-  store i32 %294, ptr %148, align 4
-  %448 = load i64, ptr %149, align 8
-  %449 = add i64 %448, 1
-  store i64 %449, ptr %149, align 8
-  %450 = load ptr, ptr %152, align 8
-  %451 = getelementptr i8, ptr %450, i64 280
-  %452 = load ptr, ptr %451, align 8
-  %453 = load ptr, ptr %156, align 8
-  %454 = call i32 %452(ptr %453, ptr nonnull %args.i141)
-  %.val.i147 = load i8, ptr %159, align 1
-  %455 = trunc i8 %.val.i147 to i1
-  %spec.select.i.i148 = select i1 %455, i32 9, i32 %454
-  %456 = icmp ne i32 %spec.select.i.i148, 0
-  %brmerge.i149 = or i1 %.not33.i, %456
-  br i1 %brmerge.i149, label %merge1.i155, label %then2.i150
+  store i32 %300, ptr %148, align 4
+  %449 = load i64, ptr %149, align 8
+  %450 = add i64 %449, 1
+  store i64 %450, ptr %149, align 8
+  %451 = load ptr, ptr %152, align 8
+  %452 = getelementptr i8, ptr %451, i64 280
+  %453 = load ptr, ptr %452, align 8
+  %454 = load ptr, ptr %156, align 8
+  %455 = call i32 %453(ptr %454, ptr nonnull %args.i140)
+  %.val.i146 = load i8, ptr %159, align 1
+  %456 = trunc i8 %.val.i146 to i1
+  %spec.select.i.i147 = select i1 %456, i32 9, i32 %455
+  %457 = icmp ne i32 %spec.select.i.i147, 0
+  %brmerge.i148 = or i1 %.not33.i, %457
+  br i1 %brmerge.i148, label %merge1.i154, label %then2.i149
 
-then2.i150:                                       ; preds = %merge.i146
-  %457 = load ptr, ptr %116, align 8
-  %.not.i36.i151 = icmp eq ptr %457, null
-  br i1 %.not.i36.i151, label %merge.i.i152, label %then.i37.i
+then2.i149:                                       ; preds = %merge.i145
+  %458 = load ptr, ptr %116, align 8
+  %.not.i36.i150 = icmp eq ptr %458, null
+  br i1 %.not.i36.i150, label %merge.i.i151, label %then.i37.i
 
-then.i37.i:                                       ; preds = %then2.i150
-  %458 = getelementptr i8, ptr %457, i64 20
-  %459 = load i32, ptr %458, align 4
-  %460 = getelementptr i8, ptr %457, i64 16
-  %461 = load i32, ptr %460, align 4
-  %462 = icmp slt i32 %459, %461
-  br i1 %462, label %then.i.i38.i, label %merge.i.i152
+then.i37.i:                                       ; preds = %then2.i149
+  %459 = getelementptr i8, ptr %458, i64 20
+  %460 = load i32, ptr %459, align 4
+  %461 = getelementptr i8, ptr %458, i64 16
+  %462 = load i32, ptr %461, align 4
+  %463 = icmp slt i32 %460, %462
+  br i1 %463, label %then.i.i38.i, label %merge.i.i151
 
 then.i.i38.i:                                     ; preds = %then.i37.i
-  %463 = load ptr, ptr %457, align 8
-  %464 = getelementptr i8, ptr %463, i64 400
-  %465 = load ptr, ptr %464, align 8
-  %466 = getelementptr i8, ptr %457, i64 8
-  %467 = load ptr, ptr %466, align 8
-  %468 = getelementptr i8, ptr %457, i64 40
-  %469 = load ptr, ptr %468, align 8
-  %470 = sext i32 %459 to i64
-  %471 = getelementptr ptr, ptr %469, i64 %470
-  %472 = load ptr, ptr %471, align 8
-  %473 = call i32 %465(ptr %467, ptr %472)
-  %.not.i.i39.i = icmp eq i32 %473, 0
-  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i159
+  %464 = load ptr, ptr %458, align 8
+  %465 = getelementptr i8, ptr %464, i64 400
+  %466 = load ptr, ptr %465, align 8
+  %467 = getelementptr i8, ptr %458, i64 8
+  %468 = load ptr, ptr %467, align 8
+  %469 = getelementptr i8, ptr %458, i64 40
+  %470 = load ptr, ptr %469, align 8
+  %471 = sext i32 %460 to i64
+  %472 = getelementptr ptr, ptr %470, i64 %471
+  %473 = load ptr, ptr %472, align 8
+  %474 = call i32 %466(ptr %468, ptr %473)
+  %.not.i.i39.i = icmp eq i32 %474, 0
+  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i158
 
 or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
-  %474 = getelementptr i8, ptr %457, i64 24
-  %475 = load i8, ptr %474, align 1
-  %476 = and i8 %475, 1
-  br label %or.end.i.i.i159
+  %475 = getelementptr i8, ptr %458, i64 24
+  %476 = load i8, ptr %475, align 1
+  %477 = and i8 %476, 1
+  br label %or.end.i.i.i158
 
-or.end.i.i.i159:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
-  %477 = phi i8 [ 1, %then.i.i38.i ], [ %476, %or.rhs.i.i40.i ]
-  %478 = getelementptr i8, ptr %457, i64 24
-  store i8 %477, ptr %478, align 1
-  %479 = load i32, ptr %458, align 4
-  %480 = add i32 %479, 1
-  store i32 %480, ptr %458, align 4
-  br label %merge.i.i152
+or.end.i.i.i158:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
+  %478 = phi i8 [ 1, %then.i.i38.i ], [ %477, %or.rhs.i.i40.i ]
+  %479 = getelementptr i8, ptr %458, i64 24
+  store i8 %478, ptr %479, align 1
+  %480 = load i32, ptr %459, align 4
+  %481 = add i32 %480, 1
+  store i32 %481, ptr %459, align 4
+  br label %merge.i.i151
 
-merge.i.i152:                                     ; preds = %or.end.i.i.i159, %then.i37.i, %then2.i150
-  %481 = load i8, ptr %229, align 1
-  %482 = trunc i8 %481 to i1
-  br i1 %482, label %then2.i.i154, label %merge20
+merge.i.i151:                                     ; preds = %or.end.i.i.i158, %then.i37.i, %then2.i149
+  %482 = load i8, ptr %229, align 1
+  %483 = trunc i8 %482 to i1
+  br i1 %483, label %then2.i.i153, label %merge20
 
-then2.i.i154:                                     ; preds = %merge.i.i152
-  %483 = load ptr, ptr %152, align 8
-  %484 = getelementptr i8, ptr %483, i64 136
-  %485 = load ptr, ptr %484, align 8
-  %486 = load ptr, ptr %156, align 8
-  %487 = call i32 %485(ptr %486)
-  br label %merge1.i155
+then2.i.i153:                                     ; preds = %merge.i.i151
+  %484 = load ptr, ptr %152, align 8
+  %485 = getelementptr i8, ptr %484, i64 136
+  %486 = load ptr, ptr %485, align 8
+  %487 = load ptr, ptr %156, align 8
+  %488 = call i32 %486(ptr %487)
+  br label %merge1.i154
 
-merge1.i155:                                      ; preds = %then2.i.i154, %merge.i146
-  %code.0.i156 = phi i32 [ %spec.select.i.i148, %merge.i146 ], [ %487, %then2.i.i154 ]
-  %.not.i157 = icmp eq i32 %code.0.i156, 0
-  br i1 %.not.i157, label %merge20, label %"$attend.exit"
+merge1.i154:                                      ; preds = %then2.i.i153, %merge.i145
+  %code.0.i155 = phi i32 [ %spec.select.i.i147, %merge.i145 ], [ %488, %then2.i.i153 ]
+  %.not.i156 = icmp eq i32 %code.0.i155, 0
+  br i1 %.not.i156, label %merge20, label %"$attend.exit"
 
-"$attend.exit":                                   ; preds = %merge1.i155
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i140)
-  store i8 0, ptr %cause.i.i140, align 8
-  %488 = load ptr, ptr %152, align 8
-  %489 = getelementptr i8, ptr %488, i64 64
-  %490 = load ptr, ptr %489, align 8
-  %491 = load ptr, ptr %156, align 8
-  call void %490(ptr %491, ptr nonnull %cause.i.i140)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i140, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i140)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i141)
+"$attend.exit":                                   ; preds = %merge1.i154
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i139)
+  store i8 0, ptr %cause.i.i139, align 8
+  %489 = load ptr, ptr %152, align 8
+  %490 = getelementptr i8, ptr %489, i64 64
+  %491 = load ptr, ptr %490, align 8
+  %492 = load ptr, ptr %156, align 8
+  call void %491(ptr %492, ptr nonnull %cause.i.i139)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i139, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i139)
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i140)
   br label %common.ret
 
-merge20:                                          ; preds = %merge1.i155, %merge.i.i152
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i141)
-  %492 = load ptr, ptr %205, align 8
-  %493 = getelementptr i8, ptr %492, i64 68
-  %494 = load i32, ptr %493, align 4
-  %495 = add i32 %494, -1
-  %496 = zext i32 %495 to i64
-  %497 = icmp eq i64 %indvars.iv, %496
-  br i1 %497, label %and.lhs.true27, label %merge24
+merge20:                                          ; preds = %merge1.i154, %merge.i.i151
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i140)
+  br i1 %287, label %and.lhs.true27, label %merge24
 
 then25:                                           ; preds = %and.lhs.true27
-  %498 = load ptr, ptr %246, align 8
-  %499 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %505, i32 %294, ptr %245, ptr %498, ptr %2)
-  %.not.i164 = icmp eq i32 %499, 0
-  br i1 %.not.i164, label %merge.i166, label %common.ret
+  %493 = load ptr, ptr %246, align 8
+  %494 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %500, i32 %300, ptr %245, ptr %493, ptr %2)
+  %.not.i163 = icmp eq i32 %494, 0
+  br i1 %.not.i163, label %merge.i165, label %common.ret
 
-merge.i166:                                       ; preds = %then25
-  %500 = load ptr, ptr %226, align 8
-  %.val.i167 = load i32, ptr %230, align 4
-  %501 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i167, i32 %294, ptr %247, ptr %500, ptr %2)
-  %.not25.i = icmp eq i32 %501, 0
+merge.i165:                                       ; preds = %then25
+  %495 = load ptr, ptr %226, align 8
+  %.val.i166 = load i32, ptr %230, align 4
+  %496 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i166, i32 %300, ptr %247, ptr %495, ptr %2)
+  %.not25.i = icmp eq i32 %496, 0
   br i1 %.not25.i, label %"$keep_logit_rows.exit", label %common.ret
 
-"$keep_logit_rows.exit":                          ; preds = %merge.i166
-  %502 = load i32, ptr %230, align 4
-  %503 = load ptr, ptr %246, align 8
-  %504 = load ptr, ptr %226, align 8
-  store i32 %502, ptr %rows, align 8
-  store ptr %503, ptr %.sroa.279.0.rows.sroa_idx, align 8
-  store ptr %504, ptr %.sroa.3.0.rows.sroa_idx, align 8
-  store ptr null, ptr %.sroa.480.0.rows.sroa_idx, align 8
+"$keep_logit_rows.exit":                          ; preds = %merge.i165
+  %497 = load i32, ptr %230, align 4
+  %498 = load ptr, ptr %246, align 8
+  %499 = load ptr, ptr %226, align 8
+  store i32 %497, ptr %rows, align 8
+  store ptr %498, ptr %.sroa.278.0.rows.sroa_idx, align 8
+  store ptr %499, ptr %.sroa.3.0.rows.sroa_idx, align 8
+  store ptr null, ptr %.sroa.479.0.rows.sroa_idx, align 8
   br label %merge24
 
 and.lhs.true27:                                   ; preds = %merge20
-  %505 = load i32, ptr %230, align 4
-  %506 = load i32, ptr %1, align 4
-  %507 = icmp slt i32 %505, %506
-  br i1 %507, label %then25, label %merge24
+  %500 = load i32, ptr %230, align 4
+  %501 = load i32, ptr %1, align 4
+  %502 = icmp slt i32 %500, %501
+  br i1 %502, label %then25, label %merge24
 
 merge24:                                          ; preds = %"$keep_logit_rows.exit", %merge20, %and.lhs.true27
-  %.val26.i198 = phi ptr [ %503, %"$keep_logit_rows.exit" ], [ %.val26.i198266, %merge20 ], [ %.val26.i198266, %and.lhs.true27 ]
-  %.val.i197 = phi i32 [ %502, %"$keep_logit_rows.exit" ], [ %.val.i197264, %merge20 ], [ %.val.i197264, %and.lhs.true27 ]
-  %508 = phi ptr [ %504, %"$keep_logit_rows.exit" ], [ %279, %merge20 ], [ %279, %and.lhs.true27 ]
+  %.val26.i197 = phi ptr [ %498, %"$keep_logit_rows.exit" ], [ %.val26.i197265, %merge20 ], [ %.val26.i197265, %and.lhs.true27 ]
+  %.val.i196 = phi i32 [ %497, %"$keep_logit_rows.exit" ], [ %.val.i196263, %merge20 ], [ %.val.i196263, %and.lhs.true27 ]
+  %503 = phi ptr [ %499, %"$keep_logit_rows.exit" ], [ %279, %merge20 ], [ %279, %and.lhs.true27 ]
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i169)
-  %509 = load ptr, ptr %213, align 8
-  %510 = load ptr, ptr %214, align 8
-  %511 = getelementptr i8, ptr %281, i64 80
-  %512 = getelementptr i8, ptr %281, i64 96
-  %513 = load ptr, ptr %512, align 8
-  %.not.i.i170 = icmp eq ptr %513, null
-  br i1 %.not.i.i170, label %"$project_output.exit", label %"$is_fp8.exit.i171"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i168)
+  %504 = load ptr, ptr %213, align 8
+  %505 = load ptr, ptr %214, align 8
+  %506 = getelementptr i8, ptr %281, i64 80
+  %507 = getelementptr i8, ptr %281, i64 96
+  %508 = load ptr, ptr %507, align 8
+  %.not.i.i169 = icmp eq ptr %508, null
+  br i1 %.not.i.i169, label %"$project_output.exit", label %"$is_fp8.exit.i170"
 
-"$is_fp8.exit.i171":                              ; preds = %merge24
-  %514 = load i32, ptr %511, align 4
-  %515 = icmp eq i32 %514, 2
-  br i1 %515, label %then.i174, label %"$project_output.exit"
+"$is_fp8.exit.i170":                              ; preds = %merge24
+  %509 = load i32, ptr %506, align 4
+  %510 = icmp eq i32 %509, 2
+  br i1 %510, label %then.i173, label %"$project_output.exit"
 
-then.i174:                                        ; preds = %"$is_fp8.exit.i171"
-  store i32 %.val.i197, ptr %args.i169, align 8
-  %516 = getelementptr i8, ptr %281, i64 92
-  %517 = load i32, ptr %516, align 4
-  store i32 %517, ptr %248, align 4
-  store ptr %508, ptr %249, align 8
-  store ptr %509, ptr %250, align 8
-  store ptr %510, ptr %251, align 8
-  %518 = load ptr, ptr %116, align 8
-  %.not.i40.i = icmp eq ptr %518, null
-  br i1 %.not.i40.i, label %"$Rank.watches_operations.exit.i193", label %then.i.i175
+then.i173:                                        ; preds = %"$is_fp8.exit.i170"
+  store i32 %.val.i196, ptr %args.i168, align 8
+  %511 = getelementptr i8, ptr %281, i64 92
+  %512 = load i32, ptr %511, align 4
+  store i32 %512, ptr %248, align 4
+  store ptr %503, ptr %249, align 8
+  store ptr %504, ptr %250, align 8
+  store ptr %505, ptr %251, align 8
+  %513 = load ptr, ptr %116, align 8
+  %.not.i40.i = icmp eq ptr %513, null
+  br i1 %.not.i40.i, label %"$Rank.watches_operations.exit.i192", label %then.i.i174
 
-"$Rank.watches_operations.exit.i193":             ; preds = %then.i174
-  %519 = load i8, ptr %229, align 1
-  %520 = trunc i8 %519 to i1
-  %521 = xor i1 %520, true
-  br label %merge1.i178
+"$Rank.watches_operations.exit.i192":             ; preds = %then.i173
+  %514 = load i8, ptr %229, align 1
+  %515 = trunc i8 %514 to i1
+  %516 = xor i1 %515, true
+  br label %merge1.i177
 
-then.i.i175:                                      ; preds = %then.i174
-  %522 = getelementptr i8, ptr %518, i64 20
-  %523 = load i32, ptr %522, align 4
-  %524 = getelementptr i8, ptr %518, i64 16
-  %525 = load i32, ptr %524, align 4
-  %526 = icmp slt i32 %523, %525
-  br i1 %526, label %then.i.i.i190, label %"$Profile.begin_operation.exit.i.i176"
+then.i.i174:                                      ; preds = %then.i173
+  %517 = getelementptr i8, ptr %513, i64 20
+  %518 = load i32, ptr %517, align 4
+  %519 = getelementptr i8, ptr %513, i64 16
+  %520 = load i32, ptr %519, align 4
+  %521 = icmp slt i32 %518, %520
+  br i1 %521, label %then.i.i.i189, label %"$Profile.begin_operation.exit.i.i175"
 
-then.i.i.i190:                                    ; preds = %then.i.i175
-  %527 = getelementptr i8, ptr %518, i64 48
+then.i.i.i189:                                    ; preds = %then.i.i174
+  %522 = getelementptr i8, ptr %513, i64 48
+  %523 = load ptr, ptr %522, align 8
+  %524 = sext i32 %518 to i64
+  %525 = getelementptr ptr, ptr %523, i64 %524
+  store ptr @"$string.43", ptr %525, align 8
+  %526 = load ptr, ptr %513, align 8
+  %527 = getelementptr i8, ptr %526, i64 400
   %528 = load ptr, ptr %527, align 8
-  %529 = sext i32 %523 to i64
-  %530 = getelementptr ptr, ptr %528, i64 %529
-  store ptr @"$string.43", ptr %530, align 8
-  %531 = load ptr, ptr %518, align 8
-  %532 = getelementptr i8, ptr %531, i64 400
-  %533 = load ptr, ptr %532, align 8
-  %534 = getelementptr i8, ptr %518, i64 8
-  %535 = load ptr, ptr %534, align 8
-  %536 = getelementptr i8, ptr %518, i64 32
-  %537 = load ptr, ptr %536, align 8
-  %538 = load i32, ptr %522, align 4
-  %539 = sext i32 %538 to i64
-  %540 = getelementptr ptr, ptr %537, i64 %539
-  %541 = load ptr, ptr %540, align 8
-  %542 = call i32 %533(ptr %535, ptr %541)
-  %.not.i.i.i191 = icmp eq i32 %542, 0
-  br i1 %.not.i.i.i191, label %or.rhs.i.i.i192, label %"$Profile.begin_operation.exit.i.i176"
+  %529 = getelementptr i8, ptr %513, i64 8
+  %530 = load ptr, ptr %529, align 8
+  %531 = getelementptr i8, ptr %513, i64 32
+  %532 = load ptr, ptr %531, align 8
+  %533 = load i32, ptr %517, align 4
+  %534 = sext i32 %533 to i64
+  %535 = getelementptr ptr, ptr %532, i64 %534
+  %536 = load ptr, ptr %535, align 8
+  %537 = call i32 %528(ptr %530, ptr %536)
+  %.not.i.i.i190 = icmp eq i32 %537, 0
+  br i1 %.not.i.i.i190, label %or.rhs.i.i.i191, label %"$Profile.begin_operation.exit.i.i175"
 
-or.rhs.i.i.i192:                                  ; preds = %then.i.i.i190
-  %543 = getelementptr i8, ptr %518, i64 24
-  %544 = load i8, ptr %543, align 1
-  %545 = and i8 %544, 1
-  br label %"$Profile.begin_operation.exit.i.i176"
+or.rhs.i.i.i191:                                  ; preds = %then.i.i.i189
+  %538 = getelementptr i8, ptr %513, i64 24
+  %539 = load i8, ptr %538, align 1
+  %540 = and i8 %539, 1
+  br label %"$Profile.begin_operation.exit.i.i175"
 
-"$Profile.begin_operation.exit.i.i176":           ; preds = %or.rhs.i.i.i192, %then.i.i.i190, %then.i.i175
-  %.sink.i.i.i177 = phi i8 [ 1, %then.i.i.i190 ], [ %545, %or.rhs.i.i.i192 ], [ 1, %then.i.i175 ]
-  %546 = getelementptr i8, ptr %518, i64 24
-  store i8 %.sink.i.i.i177, ptr %546, align 1
-  br label %merge1.i178
+"$Profile.begin_operation.exit.i.i175":           ; preds = %or.rhs.i.i.i191, %then.i.i.i189, %then.i.i174
+  %.sink.i.i.i176 = phi i8 [ 1, %then.i.i.i189 ], [ %540, %or.rhs.i.i.i191 ], [ 1, %then.i.i174 ]
+  %541 = getelementptr i8, ptr %513, i64 24
+  store i8 %.sink.i.i.i176, ptr %541, align 1
+  br label %merge1.i177
 
-merge1.i178:                                      ; preds = %"$Profile.begin_operation.exit.i.i176", %"$Rank.watches_operations.exit.i193"
-  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i176" ], [ %521, %"$Rank.watches_operations.exit.i193" ]
+merge1.i177:                                      ; preds = %"$Profile.begin_operation.exit.i.i175", %"$Rank.watches_operations.exit.i192"
+  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i175" ], [ %516, %"$Rank.watches_operations.exit.i192" ]
   store ptr @"$string.43", ptr %147, align 8
-  store i32 %294, ptr %148, align 4
-  %547 = load i64, ptr %149, align 8
-  %548 = add i64 %547, 1
-  store i64 %548, ptr %149, align 8
-  %549 = load ptr, ptr %152, align 8
-  %550 = getelementptr i8, ptr %549, i64 240
-  %551 = load ptr, ptr %550, align 8
-  %552 = load ptr, ptr %156, align 8
-  %553 = call i32 %551(ptr %552, ptr nonnull %args.i169)
-  %.val.i179 = load i8, ptr %159, align 1
-  %554 = trunc i8 %.val.i179 to i1
-  %spec.select.i.i180 = select i1 %554, i32 9, i32 %553
-  %555 = icmp ne i32 %spec.select.i.i180, 0
-  %brmerge.i181 = or i1 %.not37.i, %555
-  br i1 %brmerge.i181, label %merge4.i185, label %then5.i182
+  store i32 %300, ptr %148, align 4
+  %542 = load i64, ptr %149, align 8
+  %543 = add i64 %542, 1
+  store i64 %543, ptr %149, align 8
+  %544 = load ptr, ptr %152, align 8
+  %545 = getelementptr i8, ptr %544, i64 240
+  %546 = load ptr, ptr %545, align 8
+  %547 = load ptr, ptr %156, align 8
+  %548 = call i32 %546(ptr %547, ptr nonnull %args.i168)
+  %.val.i178 = load i8, ptr %159, align 1
+  %549 = trunc i8 %.val.i178 to i1
+  %spec.select.i.i179 = select i1 %549, i32 9, i32 %548
+  %550 = icmp ne i32 %spec.select.i.i179, 0
+  %brmerge.i180 = or i1 %.not37.i, %550
+  br i1 %brmerge.i180, label %merge4.i184, label %then5.i181
 
-then5.i182:                                       ; preds = %merge1.i178
-  %556 = load ptr, ptr %116, align 8
-  %.not.i42.i = icmp eq ptr %556, null
-  br i1 %.not.i42.i, label %merge.i.i183, label %then.i43.i
+then5.i181:                                       ; preds = %merge1.i177
+  %551 = load ptr, ptr %116, align 8
+  %.not.i42.i = icmp eq ptr %551, null
+  br i1 %.not.i42.i, label %merge.i.i182, label %then.i43.i
 
-then.i43.i:                                       ; preds = %then5.i182
-  %557 = getelementptr i8, ptr %556, i64 20
-  %558 = load i32, ptr %557, align 4
-  %559 = getelementptr i8, ptr %556, i64 16
-  %560 = load i32, ptr %559, align 4
-  %561 = icmp slt i32 %558, %560
-  br i1 %561, label %then.i.i44.i, label %merge.i.i183
+then.i43.i:                                       ; preds = %then5.i181
+  %552 = getelementptr i8, ptr %551, i64 20
+  %553 = load i32, ptr %552, align 4
+  %554 = getelementptr i8, ptr %551, i64 16
+  %555 = load i32, ptr %554, align 4
+  %556 = icmp slt i32 %553, %555
+  br i1 %556, label %then.i.i44.i, label %merge.i.i182
 
 then.i.i44.i:                                     ; preds = %then.i43.i
-  %562 = load ptr, ptr %556, align 8
-  %563 = getelementptr i8, ptr %562, i64 400
-  %564 = load ptr, ptr %563, align 8
-  %565 = getelementptr i8, ptr %556, i64 8
+  %557 = load ptr, ptr %551, align 8
+  %558 = getelementptr i8, ptr %557, i64 400
+  %559 = load ptr, ptr %558, align 8
+  %560 = getelementptr i8, ptr %551, i64 8
+  %561 = load ptr, ptr %560, align 8
+  %562 = getelementptr i8, ptr %551, i64 40
+  %563 = load ptr, ptr %562, align 8
+  %564 = sext i32 %553 to i64
+  %565 = getelementptr ptr, ptr %563, i64 %564
   %566 = load ptr, ptr %565, align 8
-  %567 = getelementptr i8, ptr %556, i64 40
-  %568 = load ptr, ptr %567, align 8
-  %569 = sext i32 %558 to i64
-  %570 = getelementptr ptr, ptr %568, i64 %569
-  %571 = load ptr, ptr %570, align 8
-  %572 = call i32 %564(ptr %566, ptr %571)
-  %.not.i.i45.i = icmp eq i32 %572, 0
-  br i1 %.not.i.i45.i, label %or.rhs.i.i46.i, label %or.end.i.i.i189
+  %567 = call i32 %559(ptr %561, ptr %566)
+  %.not.i.i45.i = icmp eq i32 %567, 0
+  br i1 %.not.i.i45.i, label %or.rhs.i.i46.i, label %or.end.i.i.i188
 
 or.rhs.i.i46.i:                                   ; preds = %then.i.i44.i
-  %573 = getelementptr i8, ptr %556, i64 24
-  %574 = load i8, ptr %573, align 1
-  %575 = and i8 %574, 1
-  br label %or.end.i.i.i189
+  %568 = getelementptr i8, ptr %551, i64 24
+  %569 = load i8, ptr %568, align 1
+  %570 = and i8 %569, 1
+  br label %or.end.i.i.i188
 
-or.end.i.i.i189:                                  ; preds = %or.rhs.i.i46.i, %then.i.i44.i
-  %576 = phi i8 [ 1, %then.i.i44.i ], [ %575, %or.rhs.i.i46.i ]
-  %577 = getelementptr i8, ptr %556, i64 24
-  store i8 %576, ptr %577, align 1
-  %578 = load i32, ptr %557, align 4
-  %579 = add i32 %578, 1
-  store i32 %579, ptr %557, align 4
-  br label %merge.i.i183
+or.end.i.i.i188:                                  ; preds = %or.rhs.i.i46.i, %then.i.i44.i
+  %571 = phi i8 [ 1, %then.i.i44.i ], [ %570, %or.rhs.i.i46.i ]
+  %572 = getelementptr i8, ptr %551, i64 24
+  store i8 %571, ptr %572, align 1
+  %573 = load i32, ptr %552, align 4
+  %574 = add i32 %573, 1
+  store i32 %574, ptr %552, align 4
+  br label %merge.i.i182
 
-merge.i.i183:                                     ; preds = %or.end.i.i.i189, %then.i43.i, %then5.i182
-  %580 = load i8, ptr %229, align 1
-  %581 = trunc i8 %580 to i1
-  br i1 %581, label %then2.i.i184, label %"$project_output.exit"
+merge.i.i182:                                     ; preds = %or.end.i.i.i188, %then.i43.i, %then5.i181
+  %575 = load i8, ptr %229, align 1
+  %576 = trunc i8 %575 to i1
+  br i1 %576, label %then2.i.i183, label %"$project_output.exit"
 
-then2.i.i184:                                     ; preds = %merge.i.i183
+then2.i.i183:                                     ; preds = %merge.i.i182
+  %577 = load ptr, ptr %152, align 8
+  %578 = getelementptr i8, ptr %577, i64 136
+  %579 = load ptr, ptr %578, align 8
+  %580 = load ptr, ptr %156, align 8
+  %581 = call i32 %579(ptr %580)
+  br label %merge4.i184
+
+merge4.i184:                                      ; preds = %then2.i.i183, %merge1.i177
+  %code.0.i185 = phi i32 [ %spec.select.i.i179, %merge1.i177 ], [ %581, %then2.i.i183 ]
+  %.not.i186 = icmp eq i32 %code.0.i185, 0
+  br i1 %.not.i186, label %"$project_output.exit", label %"$project_output.exit.thread"
+
+"$project_output.exit.thread":                    ; preds = %merge4.i184
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i167)
+  store i8 0, ptr %cause.i.i167, align 8
   %582 = load ptr, ptr %152, align 8
-  %583 = getelementptr i8, ptr %582, i64 136
+  %583 = getelementptr i8, ptr %582, i64 64
   %584 = load ptr, ptr %583, align 8
   %585 = load ptr, ptr %156, align 8
-  %586 = call i32 %584(ptr %585)
-  br label %merge4.i185
-
-merge4.i185:                                      ; preds = %then2.i.i184, %merge1.i178
-  %code.0.i186 = phi i32 [ %spec.select.i.i180, %merge1.i178 ], [ %586, %then2.i.i184 ]
-  %.not.i187 = icmp eq i32 %code.0.i186, 0
-  br i1 %.not.i187, label %"$project_output.exit", label %"$project_output.exit.thread"
-
-"$project_output.exit.thread":                    ; preds = %merge4.i185
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i168)
-  store i8 0, ptr %cause.i.i168, align 8
-  %587 = load ptr, ptr %152, align 8
-  %588 = getelementptr i8, ptr %587, i64 64
-  %589 = load ptr, ptr %588, align 8
-  %590 = load ptr, ptr %156, align 8
-  call void %589(ptr %590, ptr nonnull %cause.i.i168)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i168, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i168)
+  call void %584(ptr %585, ptr nonnull %cause.i.i167)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i167, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i167)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i169)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i168)
   br label %common.ret
 
-"$project_output.exit":                           ; preds = %merge24, %"$is_fp8.exit.i171", %merge.i.i183, %merge4.i185
-  %591 = load ptr, ptr %211, align 8
-  store ptr %508, ptr %3, align 8
-  store ptr %509, ptr %input.sroa.2.0..sroa_idx.i, align 8
-  store ptr %510, ptr %input.sroa.3.0..sroa_idx.i, align 8
-  %592 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i197, i32 %294, ptr nonnull @"$string.44", ptr %511, ptr nonnull byval(%29) %3, ptr %591, ptr %2)
+"$project_output.exit":                           ; preds = %merge24, %"$is_fp8.exit.i170", %merge.i.i182, %merge4.i184
+  %586 = load ptr, ptr %211, align 8
+  store ptr %503, ptr %3, align 8
+  store ptr %504, ptr %input.sroa.2.0..sroa_idx.i, align 8
+  store ptr %505, ptr %input.sroa.3.0..sroa_idx.i, align 8
+  %587 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i196, i32 %300, ptr nonnull @"$string.44", ptr %506, ptr nonnull byval(%29) %3, ptr %586, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i169)
-  %.not106 = icmp eq i32 %592, 0
-  br i1 %.not106, label %merge34, label %common.ret
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i168)
+  %.not105 = icmp eq i32 %587, 0
+  br i1 %.not105, label %merge34, label %common.ret
 
 merge34:                                          ; preds = %"$project_output.exit"
-  %593 = getelementptr i8, ptr %281, i64 120
-  %594 = getelementptr i8, ptr %281, i64 136
-  %595 = load ptr, ptr %594, align 8
-  %.not.i.i194 = icmp eq ptr %595, null
-  br i1 %.not.i.i194, label %or.rhs.i, label %"$is_fp8.exit.i195"
+  %588 = getelementptr i8, ptr %281, i64 120
+  %589 = getelementptr i8, ptr %281, i64 136
+  %590 = load ptr, ptr %589, align 8
+  %.not.i.i193 = icmp eq ptr %590, null
+  br i1 %.not.i.i193, label %or.rhs.i, label %"$is_fp8.exit.i194"
 
-"$is_fp8.exit.i195":                              ; preds = %merge34
-  %596 = load i32, ptr %593, align 4
-  %597 = icmp eq i32 %596, 2
-  br i1 %597, label %or.end.thread.i, label %or.rhs.i
+"$is_fp8.exit.i194":                              ; preds = %merge34
+  %591 = load i32, ptr %588, align 4
+  %592 = icmp eq i32 %591, 2
+  br i1 %592, label %or.end.thread.i, label %or.rhs.i
 
-or.rhs.i:                                         ; preds = %"$is_fp8.exit.i195", %merge34
-  %598 = getelementptr i8, ptr %281, i64 264
-  %599 = load ptr, ptr %598, align 8
-  %.not.i27.i = icmp eq ptr %599, null
+or.rhs.i:                                         ; preds = %"$is_fp8.exit.i194", %merge34
+  %593 = getelementptr i8, ptr %281, i64 264
+  %594 = load ptr, ptr %593, align 8
+  %.not.i27.i = icmp eq ptr %594, null
   br i1 %.not.i27.i, label %or.end.i, label %and.rhs.i28.i
 
 and.rhs.i28.i:                                    ; preds = %or.rhs.i
-  %600 = getelementptr i8, ptr %281, i64 248
-  %601 = load i32, ptr %600, align 4
-  %602 = icmp eq i32 %601, 2
+  %595 = getelementptr i8, ptr %281, i64 248
+  %596 = load i32, ptr %595, align 4
+  %597 = icmp eq i32 %596, 2
   br label %or.end.i
 
 or.end.i:                                         ; preds = %and.rhs.i28.i, %or.rhs.i
-  %603 = phi i1 [ false, %or.rhs.i ], [ %602, %and.rhs.i28.i ]
-  %604 = load i8, ptr %281, align 1
-  %605 = trunc i8 %604 to i1
-  %brmerge.i196 = or i1 %.not.i.i194, %605
-  br i1 %brmerge.i196, label %or.end2.i, label %or.end.and.rhs.i31_crit_edge.i
+  %598 = phi i1 [ false, %or.rhs.i ], [ %597, %and.rhs.i28.i ]
+  %599 = load i8, ptr %281, align 1
+  %600 = trunc i8 %599 to i1
+  %brmerge.i195 = or i1 %.not.i.i193, %600
+  br i1 %brmerge.i195, label %or.end2.i, label %or.end.and.rhs.i31_crit_edge.i
 
 or.end.and.rhs.i31_crit_edge.i:                   ; preds = %or.end.i
-  %.pre.i = load i32, ptr %593, align 4
+  %.pre.i = load i32, ptr %588, align 4
   br label %and.rhs.i31.i
 
-or.end.thread.i:                                  ; preds = %"$is_fp8.exit.i195"
-  %606 = load i8, ptr %281, align 1
-  %607 = trunc i8 %606 to i1
-  br i1 %607, label %or.end2.i, label %and.rhs.i31.i
+or.end.thread.i:                                  ; preds = %"$is_fp8.exit.i194"
+  %601 = load i8, ptr %281, align 1
+  %602 = trunc i8 %601 to i1
+  br i1 %602, label %or.end2.i, label %and.rhs.i31.i
 
 and.rhs.i31.i:                                    ; preds = %or.end.thread.i, %or.end.and.rhs.i31_crit_edge.i
-  %608 = phi i32 [ 2, %or.end.thread.i ], [ %.pre.i, %or.end.and.rhs.i31_crit_edge.i ]
-  %609 = phi i1 [ true, %or.end.thread.i ], [ %603, %or.end.and.rhs.i31_crit_edge.i ]
-  %610 = icmp ne i32 %608, 2
+  %603 = phi i32 [ 2, %or.end.thread.i ], [ %.pre.i, %or.end.and.rhs.i31_crit_edge.i ]
+  %604 = phi i1 [ true, %or.end.thread.i ], [ %598, %or.end.and.rhs.i31_crit_edge.i ]
+  %605 = icmp ne i32 %603, 2
   br label %or.end2.i
 
 or.end2.i:                                        ; preds = %and.rhs.i31.i, %or.end.thread.i, %or.end.i
-  %611 = phi i1 [ %603, %or.end.i ], [ true, %or.end.thread.i ], [ %609, %and.rhs.i31.i ]
-  %612 = phi i1 [ %605, %or.end.i ], [ true, %or.end.thread.i ], [ %610, %and.rhs.i31.i ]
-  %613 = load ptr, ptr %211, align 8
-  %614 = getelementptr i8, ptr %281, i64 16
-  %615 = load ptr, ptr %614, align 8
-  %616 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i197, ptr %.val26.i198, i32 %294, ptr %613, ptr %615, i1 zeroext %612, i1 zeroext %611, ptr %2)
-  %.not.i199 = icmp eq i32 %616, 0
-  br i1 %.not.i199, label %merge.i201, label %common.ret
+  %606 = phi i1 [ %598, %or.end.i ], [ true, %or.end.thread.i ], [ %604, %and.rhs.i31.i ]
+  %607 = phi i1 [ %600, %or.end.i ], [ true, %or.end.thread.i ], [ %605, %and.rhs.i31.i ]
+  %608 = load ptr, ptr %211, align 8
+  %609 = getelementptr i8, ptr %281, i64 16
+  %610 = load ptr, ptr %609, align 8
+  %611 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i196, ptr %.val26.i197, i32 %300, ptr %608, ptr %610, i1 zeroext %607, i1 zeroext %606, ptr %2)
+  %.not.i198 = icmp eq i32 %611, 0
+  br i1 %.not.i198, label %merge.i200, label %common.ret
 
-merge.i201:                                       ; preds = %or.end2.i
-  %617 = load i8, ptr %281, align 1
-  %618 = trunc i8 %617 to i1
-  br i1 %618, label %then4.i, label %merge3.i
+merge.i200:                                       ; preds = %or.end2.i
+  %612 = load i8, ptr %281, align 1
+  %613 = trunc i8 %612 to i1
+  br i1 %613, label %then4.i, label %merge3.i
 
-then4.i:                                          ; preds = %merge.i201
+then4.i:                                          ; preds = %merge.i200
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i)
-  store i32 %.val.i197, ptr %args.i.i.i, align 8
-  %619 = load ptr, ptr %205, align 8
-  %620 = getelementptr i8, ptr %619, i64 132
-  %621 = load i32, ptr %620, align 4
-  store i32 %621, ptr %252, align 4
-  %622 = getelementptr i8, ptr %619, i64 144
-  %623 = load i8, ptr %622, align 1
-  %624 = and i8 %623, 1
-  %spec.store.select.i.i.i = zext nneg i8 %624 to i32
+  store i32 %.val.i196, ptr %args.i.i.i, align 8
+  %614 = load ptr, ptr %205, align 8
+  %615 = getelementptr i8, ptr %614, i64 132
+  %616 = load i32, ptr %615, align 4
+  store i32 %616, ptr %252, align 4
+  %617 = getelementptr i8, ptr %614, i64 144
+  %618 = load i8, ptr %617, align 1
+  %619 = and i8 %618, 1
+  %spec.store.select.i.i.i = zext nneg i8 %619 to i32
   store i32 %spec.store.select.i.i.i, ptr %253, align 8
-  %625 = getelementptr i8, ptr %619, i64 148
-  %626 = load float, ptr %625, align 4
-  store float %626, ptr %254, align 4
-  %627 = load ptr, ptr %212, align 8
-  store ptr %627, ptr %255, align 8
-  %628 = getelementptr i8, ptr %281, i64 200
-  store ptr %628, ptr %256, align 8
-  %629 = getelementptr i8, ptr %281, i64 240
-  %630 = load ptr, ptr %629, align 8
-  store ptr %630, ptr %257, align 8
-  %631 = load <2 x ptr>, ptr %258, align 8
-  store <2 x ptr> %631, ptr %259, align 8
-  %632 = getelementptr i8, ptr %281, i64 1
-  %.val32.i.i.i = load i8, ptr %632, align 1
-  %633 = and i8 %.val32.i.i.i, 1
-  %634 = zext nneg i8 %633 to i32
-  store i32 %634, ptr %261, align 8
-  %635 = load ptr, ptr %116, align 8
-  %.not.i.i.i.i203 = icmp eq ptr %635, null
-  br i1 %.not.i.i.i.i203, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i.i204
+  %620 = getelementptr i8, ptr %614, i64 148
+  %621 = load float, ptr %620, align 4
+  store float %621, ptr %254, align 4
+  %622 = load ptr, ptr %212, align 8
+  store ptr %622, ptr %255, align 8
+  %623 = getelementptr i8, ptr %281, i64 200
+  store ptr %623, ptr %256, align 8
+  %624 = getelementptr i8, ptr %281, i64 240
+  %625 = load ptr, ptr %624, align 8
+  store ptr %625, ptr %257, align 8
+  %626 = load <2 x ptr>, ptr %258, align 8
+  store <2 x ptr> %626, ptr %259, align 8
+  %627 = getelementptr i8, ptr %281, i64 1
+  %.val32.i.i.i = load i8, ptr %627, align 1
+  %628 = and i8 %.val32.i.i.i, 1
+  %629 = zext nneg i8 %628 to i32
+  store i32 %629, ptr %261, align 8
+  %630 = load ptr, ptr %116, align 8
+  %.not.i.i.i.i202 = icmp eq ptr %630, null
+  br i1 %.not.i.i.i.i202, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i.i203
 
 "$Rank.watches_operations.exit.i.i.i":            ; preds = %then4.i
-  %636 = load i8, ptr %229, align 1
-  %637 = trunc i8 %636 to i1
-  %638 = xor i1 %637, true
+  %631 = load i8, ptr %229, align 1
+  %632 = trunc i8 %631 to i1
+  %633 = xor i1 %632, true
   br label %merge1.i.i.i
 
-then.i.i.i.i204:                                  ; preds = %then4.i
-  %639 = getelementptr i8, ptr %635, i64 20
-  %640 = load i32, ptr %639, align 4
-  %641 = getelementptr i8, ptr %635, i64 16
-  %642 = load i32, ptr %641, align 4
-  %643 = icmp slt i32 %640, %642
-  br i1 %643, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
+then.i.i.i.i203:                                  ; preds = %then4.i
+  %634 = getelementptr i8, ptr %630, i64 20
+  %635 = load i32, ptr %634, align 4
+  %636 = getelementptr i8, ptr %630, i64 16
+  %637 = load i32, ptr %636, align 4
+  %638 = icmp slt i32 %635, %637
+  br i1 %638, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
-then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i204
-  %644 = getelementptr i8, ptr %635, i64 48
+then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i203
+  %639 = getelementptr i8, ptr %630, i64 48
+  %640 = load ptr, ptr %639, align 8
+  %641 = sext i32 %635 to i64
+  %642 = getelementptr ptr, ptr %640, i64 %641
+  store ptr @"$string.45", ptr %642, align 8
+  %643 = load ptr, ptr %630, align 8
+  %644 = getelementptr i8, ptr %643, i64 400
   %645 = load ptr, ptr %644, align 8
-  %646 = sext i32 %640 to i64
-  %647 = getelementptr ptr, ptr %645, i64 %646
-  store ptr @"$string.45", ptr %647, align 8
-  %648 = load ptr, ptr %635, align 8
-  %649 = getelementptr i8, ptr %648, i64 400
-  %650 = load ptr, ptr %649, align 8
-  %651 = getelementptr i8, ptr %635, i64 8
-  %652 = load ptr, ptr %651, align 8
-  %653 = getelementptr i8, ptr %635, i64 32
-  %654 = load ptr, ptr %653, align 8
-  %655 = load i32, ptr %639, align 4
-  %656 = sext i32 %655 to i64
-  %657 = getelementptr ptr, ptr %654, i64 %656
-  %658 = load ptr, ptr %657, align 8
-  %659 = call i32 %650(ptr %652, ptr %658)
-  %.not.i.i.i.i.i = icmp eq i32 %659, 0
+  %646 = getelementptr i8, ptr %630, i64 8
+  %647 = load ptr, ptr %646, align 8
+  %648 = getelementptr i8, ptr %630, i64 32
+  %649 = load ptr, ptr %648, align 8
+  %650 = load i32, ptr %634, align 4
+  %651 = sext i32 %650 to i64
+  %652 = getelementptr ptr, ptr %649, i64 %651
+  %653 = load ptr, ptr %652, align 8
+  %654 = call i32 %645(ptr %647, ptr %653)
+  %.not.i.i.i.i.i = icmp eq i32 %654, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %660 = getelementptr i8, ptr %635, i64 24
-  %661 = load i8, ptr %660, align 1
-  %662 = and i8 %661, 1
+  %655 = getelementptr i8, ptr %630, i64 24
+  %656 = load i8, ptr %655, align 1
+  %657 = and i8 %656, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i.i204
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %662, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i.i204 ]
-  %663 = getelementptr i8, ptr %635, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %663, align 1
+"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i.i203
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %657, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i.i203 ]
+  %658 = getelementptr i8, ptr %630, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %658, align 1
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %.not30.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %638, %"$Rank.watches_operations.exit.i.i.i" ]
+  %.not30.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %633, %"$Rank.watches_operations.exit.i.i.i" ]
   store ptr @"$string.45", ptr %147, align 8
-  store i32 %294, ptr %148, align 4
-  %664 = load i64, ptr %149, align 8
-  %665 = add i64 %664, 1
-  store i64 %665, ptr %149, align 8
-  %666 = load ptr, ptr %152, align 8
-  %667 = getelementptr i8, ptr %666, i64 288
-  %668 = load ptr, ptr %667, align 8
-  %669 = load ptr, ptr %156, align 8
-  %670 = call i32 %668(ptr %669, ptr nonnull %args.i.i.i)
+  store i32 %300, ptr %148, align 4
+  %659 = load i64, ptr %149, align 8
+  %660 = add i64 %659, 1
+  store i64 %660, ptr %149, align 8
+  %661 = load ptr, ptr %152, align 8
+  %662 = getelementptr i8, ptr %661, i64 288
+  %663 = load ptr, ptr %662, align 8
+  %664 = load ptr, ptr %156, align 8
+  %665 = call i32 %663(ptr %664, ptr nonnull %args.i.i.i)
   %.val.i.i.i = load i8, ptr %159, align 1
-  %671 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i = select i1 %671, i32 9, i32 %670
-  %672 = icmp ne i32 %spec.select.i.i.i.i, 0
-  %brmerge.i.i.i = or i1 %.not30.i.i.i, %672
+  %666 = trunc i8 %.val.i.i.i to i1
+  %spec.select.i.i.i.i = select i1 %666, i32 9, i32 %665
+  %667 = icmp ne i32 %spec.select.i.i.i.i, 0
+  %brmerge.i.i.i = or i1 %.not30.i.i.i, %667
   br i1 %brmerge.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i.i
-  %673 = load ptr, ptr %116, align 8
-  %.not.i34.i.i.i = icmp eq ptr %673, null
+  %668 = load ptr, ptr %116, align 8
+  %.not.i34.i.i.i = icmp eq ptr %668, null
   br i1 %.not.i34.i.i.i, label %merge.i.i.i.i, label %then.i35.i.i.i
 
 then.i35.i.i.i:                                   ; preds = %then5.i.i.i
-  %674 = getelementptr i8, ptr %673, i64 20
-  %675 = load i32, ptr %674, align 4
-  %676 = getelementptr i8, ptr %673, i64 16
-  %677 = load i32, ptr %676, align 4
-  %678 = icmp slt i32 %675, %677
-  br i1 %678, label %then.i.i36.i.i.i, label %merge.i.i.i.i
+  %669 = getelementptr i8, ptr %668, i64 20
+  %670 = load i32, ptr %669, align 4
+  %671 = getelementptr i8, ptr %668, i64 16
+  %672 = load i32, ptr %671, align 4
+  %673 = icmp slt i32 %670, %672
+  br i1 %673, label %then.i.i36.i.i.i, label %merge.i.i.i.i
 
 then.i.i36.i.i.i:                                 ; preds = %then.i35.i.i.i
-  %679 = load ptr, ptr %673, align 8
-  %680 = getelementptr i8, ptr %679, i64 400
-  %681 = load ptr, ptr %680, align 8
-  %682 = getelementptr i8, ptr %673, i64 8
+  %674 = load ptr, ptr %668, align 8
+  %675 = getelementptr i8, ptr %674, i64 400
+  %676 = load ptr, ptr %675, align 8
+  %677 = getelementptr i8, ptr %668, i64 8
+  %678 = load ptr, ptr %677, align 8
+  %679 = getelementptr i8, ptr %668, i64 40
+  %680 = load ptr, ptr %679, align 8
+  %681 = sext i32 %670 to i64
+  %682 = getelementptr ptr, ptr %680, i64 %681
   %683 = load ptr, ptr %682, align 8
-  %684 = getelementptr i8, ptr %673, i64 40
-  %685 = load ptr, ptr %684, align 8
-  %686 = sext i32 %675 to i64
-  %687 = getelementptr ptr, ptr %685, i64 %686
-  %688 = load ptr, ptr %687, align 8
-  %689 = call i32 %681(ptr %683, ptr %688)
-  %.not.i.i37.i.i.i = icmp eq i32 %689, 0
+  %684 = call i32 %676(ptr %678, ptr %683)
+  %.not.i.i37.i.i.i = icmp eq i32 %684, 0
   br i1 %.not.i.i37.i.i.i, label %or.rhs.i.i38.i.i.i, label %or.end.i.i.i.i.i
 
 or.rhs.i.i38.i.i.i:                               ; preds = %then.i.i36.i.i.i
-  %690 = getelementptr i8, ptr %673, i64 24
-  %691 = load i8, ptr %690, align 1
-  %692 = and i8 %691, 1
+  %685 = getelementptr i8, ptr %668, i64 24
+  %686 = load i8, ptr %685, align 1
+  %687 = and i8 %686, 1
   br label %or.end.i.i.i.i.i
 
 or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i38.i.i.i, %then.i.i36.i.i.i
-  %693 = phi i8 [ 1, %then.i.i36.i.i.i ], [ %692, %or.rhs.i.i38.i.i.i ]
-  %694 = getelementptr i8, ptr %673, i64 24
-  store i8 %693, ptr %694, align 1
-  %695 = load i32, ptr %674, align 4
-  %696 = add i32 %695, 1
-  store i32 %696, ptr %674, align 4
+  %688 = phi i8 [ 1, %then.i.i36.i.i.i ], [ %687, %or.rhs.i.i38.i.i.i ]
+  %689 = getelementptr i8, ptr %668, i64 24
+  store i8 %688, ptr %689, align 1
+  %690 = load i32, ptr %669, align 4
+  %691 = add i32 %690, 1
+  store i32 %691, ptr %669, align 4
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i35.i.i.i, %then5.i.i.i
-  %697 = load i8, ptr %229, align 1
-  %698 = trunc i8 %697 to i1
-  br i1 %698, label %then2.i.i.i.i, label %merge.i.i205
+  %692 = load i8, ptr %229, align 1
+  %693 = trunc i8 %692 to i1
+  br i1 %693, label %then2.i.i.i.i, label %merge.i.i204
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %699 = load ptr, ptr %152, align 8
-  %700 = getelementptr i8, ptr %699, i64 136
-  %701 = load ptr, ptr %700, align 8
-  %702 = load ptr, ptr %156, align 8
-  %703 = call i32 %701(ptr %702)
+  %694 = load ptr, ptr %152, align 8
+  %695 = getelementptr i8, ptr %694, i64 136
+  %696 = load ptr, ptr %695, align 8
+  %697 = load ptr, ptr %156, align 8
+  %698 = call i32 %696(ptr %697)
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge1.i.i.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge1.i.i.i ], [ %703, %then2.i.i.i.i ]
-  %.not.i.i.i210 = icmp eq i32 %code.0.i.i.i, 0
-  br i1 %.not.i.i.i210, label %merge.i.i205, label %"$route.exit.i.i"
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge1.i.i.i ], [ %698, %then2.i.i.i.i ]
+  %.not.i.i.i209 = icmp eq i32 %code.0.i.i.i, 0
+  br i1 %.not.i.i.i209, label %merge.i.i204, label %"$route.exit.i.i"
 
 "$route.exit.i.i":                                ; preds = %merge4.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %704 = load ptr, ptr %152, align 8
-  %705 = getelementptr i8, ptr %704, i64 64
-  %706 = load ptr, ptr %705, align 8
-  %707 = load ptr, ptr %156, align 8
-  call void %706(ptr %707, ptr nonnull %cause.i.i.i.i)
+  %699 = load ptr, ptr %152, align 8
+  %700 = getelementptr i8, ptr %699, i64 64
+  %701 = load ptr, ptr %700, align 8
+  %702 = load ptr, ptr %156, align 8
+  call void %701(ptr %702, ptr nonnull %cause.i.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
   br label %common.ret
 
-merge.i.i205:                                     ; preds = %merge4.i.i.i, %merge.i.i.i.i
+merge.i.i204:                                     ; preds = %merge4.i.i.i, %merge.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
-  %708 = load i8, ptr %262, align 1
-  %709 = trunc i8 %708 to i1
-  %.val36.i.pre52.i.i = load i8, ptr %632, align 1
-  br i1 %709, label %and.lhs.true.i.i, label %merge1.i.i206
+  %703 = load i8, ptr %262, align 1
+  %704 = trunc i8 %703 to i1
+  %.val36.i.pre52.i.i = load i8, ptr %627, align 1
+  br i1 %704, label %and.lhs.true.i.i, label %merge1.i.i205
 
-then2.i.i209:                                     ; preds = %and.lhs.true.i.i
-  %710 = load ptr, ptr %263, align 8
-  %711 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %294, ptr nonnull %281, ptr %710, ptr %2)
-  %.not27.i.i = icmp eq i32 %711, 0
+then2.i.i208:                                     ; preds = %and.lhs.true.i.i
+  %705 = load ptr, ptr %263, align 8
+  %706 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %300, ptr nonnull %281, ptr %705, ptr %2)
+  %.not27.i.i = icmp eq i32 %706, 0
   br i1 %.not27.i.i, label %merge5.i.i, label %common.ret
 
-and.lhs.true.i.i:                                 ; preds = %merge.i.i205
-  %712 = trunc i8 %.val36.i.pre52.i.i to i1
-  br i1 %712, label %merge1.i.i206, label %then2.i.i209
+and.lhs.true.i.i:                                 ; preds = %merge.i.i204
+  %707 = trunc i8 %.val36.i.pre52.i.i to i1
+  br i1 %707, label %merge1.i.i205, label %then2.i.i208
 
-merge5.i.i:                                       ; preds = %then2.i.i209
-  %713 = load ptr, ptr %263, align 8
-  %.val36.i.pre.i.i = load i8, ptr %632, align 1
-  br label %merge1.i.i206
+merge5.i.i:                                       ; preds = %then2.i.i208
+  %708 = load ptr, ptr %263, align 8
+  %.val36.i.pre.i.i = load i8, ptr %627, align 1
+  br label %merge1.i.i205
 
-merge1.i.i206:                                    ; preds = %merge5.i.i, %and.lhs.true.i.i, %merge.i.i205
-  %.val36.i.i.i = phi i8 [ %.val36.i.pre52.i.i, %and.lhs.true.i.i ], [ %.val36.i.pre.i.i, %merge5.i.i ], [ %.val36.i.pre52.i.i, %merge.i.i205 ]
-  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %713, %merge5.i.i ], [ null, %merge.i.i205 ]
+merge1.i.i205:                                    ; preds = %merge5.i.i, %and.lhs.true.i.i, %merge.i.i204
+  %.val36.i.i.i = phi i8 [ %.val36.i.pre52.i.i, %and.lhs.true.i.i ], [ %.val36.i.pre.i.i, %merge5.i.i ], [ %.val36.i.pre52.i.i, %merge.i.i204 ]
+  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %708, %merge5.i.i ], [ null, %merge.i.i204 ]
   call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %args.i30.i.i)
-  store i32 %.val.i197, ptr %args.i30.i.i, align 8
-  %714 = load ptr, ptr %205, align 8
-  %715 = getelementptr i8, ptr %714, i64 132
-  %716 = load i32, ptr %715, align 4
-  %717 = and i8 %.val36.i.i.i, 1
-  %718 = zext nneg i8 %717 to i32
-  %719 = add i32 %716, %718
-  store i32 %719, ptr %264, align 4
-  %720 = load i32, ptr %265, align 4
-  store i32 %720, ptr %266, align 8
-  %721 = load i32, ptr %267, align 4
-  %722 = add i32 %721, %718
-  store i32 %722, ptr %268, align 4
-  %723 = getelementptr i8, ptr %281, i64 248
-  store ptr %723, ptr %269, align 8
-  %724 = getelementptr i8, ptr %281, i64 288
-  store ptr %724, ptr %270, align 8
-  %725 = getelementptr i8, ptr %281, i64 328
-  %726 = load i64, ptr %725, align 8
-  store i64 %726, ptr %271, align 8
-  %727 = getelementptr i8, ptr %281, i64 336
-  %728 = load i64, ptr %727, align 8
-  store i64 %728, ptr %272, align 8
-  %729 = getelementptr i8, ptr %281, i64 344
-  %730 = load i64, ptr %729, align 8
-  store i64 %730, ptr %273, align 8
-  %731 = getelementptr i8, ptr %281, i64 352
-  %732 = load i64, ptr %731, align 8
-  store i64 %732, ptr %274, align 8
-  %733 = load <2 x ptr>, ptr %212, align 8, !noalias !30
-  %734 = load ptr, ptr %214, align 8, !noalias !30
-  %735 = load ptr, ptr %258, align 8
-  %736 = shufflevector <2 x ptr> %733, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %737 = insertelement <4 x ptr> %736, ptr %734, i64 2
-  %738 = insertelement <4 x ptr> %737, ptr %735, i64 3
-  store <4 x ptr> %738, ptr %275, align 8
-  %739 = load ptr, ptr %260, align 8
-  store ptr %739, ptr %276, align 8
+  store i32 %.val.i196, ptr %args.i30.i.i, align 8
+  %709 = load ptr, ptr %205, align 8
+  %710 = getelementptr i8, ptr %709, i64 132
+  %711 = load i32, ptr %710, align 4
+  %712 = and i8 %.val36.i.i.i, 1
+  %713 = zext nneg i8 %712 to i32
+  %714 = add i32 %711, %713
+  store i32 %714, ptr %264, align 4
+  %715 = load i32, ptr %265, align 4
+  store i32 %715, ptr %266, align 8
+  %716 = load i32, ptr %267, align 4
+  %717 = add i32 %716, %713
+  store i32 %717, ptr %268, align 4
+  %718 = getelementptr i8, ptr %281, i64 248
+  store ptr %718, ptr %269, align 8
+  %719 = getelementptr i8, ptr %281, i64 288
+  store ptr %719, ptr %270, align 8
+  %720 = getelementptr i8, ptr %281, i64 328
+  %721 = load i64, ptr %720, align 8
+  store i64 %721, ptr %271, align 8
+  %722 = getelementptr i8, ptr %281, i64 336
+  %723 = load i64, ptr %722, align 8
+  store i64 %723, ptr %272, align 8
+  %724 = getelementptr i8, ptr %281, i64 344
+  %725 = load i64, ptr %724, align 8
+  store i64 %725, ptr %273, align 8
+  %726 = getelementptr i8, ptr %281, i64 352
+  %727 = load i64, ptr %726, align 8
+  store i64 %727, ptr %274, align 8
+  %728 = load <2 x ptr>, ptr %212, align 8, !noalias !30
+  %729 = load ptr, ptr %214, align 8, !noalias !30
+  %730 = load ptr, ptr %258, align 8
+  %731 = shufflevector <2 x ptr> %728, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %732 = insertelement <4 x ptr> %731, ptr %729, i64 2
+  %733 = insertelement <4 x ptr> %732, ptr %730, i64 3
+  store <4 x ptr> %733, ptr %275, align 8
+  %734 = load ptr, ptr %260, align 8
+  store ptr %734, ptr %276, align 8
   store ptr %initial.0.i.i, ptr %277, align 8
-  %740 = load ptr, ptr %211, align 8
-  store ptr %740, ptr %278, align 8
-  %741 = load ptr, ptr %116, align 8
-  %.not.i.i31.i.i = icmp eq ptr %741, null
+  %735 = load ptr, ptr %211, align 8
+  store ptr %735, ptr %278, align 8
+  %736 = load ptr, ptr %116, align 8
+  %.not.i.i31.i.i = icmp eq ptr %736, null
   br i1 %.not.i.i31.i.i, label %"$Rank.watches_operations.exit.i49.i.i", label %then.i.i32.i.i
 
-"$Rank.watches_operations.exit.i49.i.i":          ; preds = %merge1.i.i206
-  %742 = load i8, ptr %229, align 1
-  %743 = trunc i8 %742 to i1
-  %744 = xor i1 %743, true
-  br label %merge.i.i.i207
+"$Rank.watches_operations.exit.i49.i.i":          ; preds = %merge1.i.i205
+  %737 = load i8, ptr %229, align 1
+  %738 = trunc i8 %737 to i1
+  %739 = xor i1 %738, true
+  br label %merge.i.i.i206
 
-then.i.i32.i.i:                                   ; preds = %merge1.i.i206
-  %745 = getelementptr i8, ptr %741, i64 20
-  %746 = load i32, ptr %745, align 4
-  %747 = getelementptr i8, ptr %741, i64 16
-  %748 = load i32, ptr %747, align 4
-  %749 = icmp slt i32 %746, %748
-  br i1 %749, label %then.i.i.i46.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
+then.i.i32.i.i:                                   ; preds = %merge1.i.i205
+  %740 = getelementptr i8, ptr %736, i64 20
+  %741 = load i32, ptr %740, align 4
+  %742 = getelementptr i8, ptr %736, i64 16
+  %743 = load i32, ptr %742, align 4
+  %744 = icmp slt i32 %741, %743
+  br i1 %744, label %then.i.i.i46.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
 
 then.i.i.i46.i.i:                                 ; preds = %then.i.i32.i.i
-  %750 = getelementptr i8, ptr %741, i64 48
+  %745 = getelementptr i8, ptr %736, i64 48
+  %746 = load ptr, ptr %745, align 8
+  %747 = sext i32 %741 to i64
+  %748 = getelementptr ptr, ptr %746, i64 %747
+  store ptr @"$string.49", ptr %748, align 8
+  %749 = load ptr, ptr %736, align 8
+  %750 = getelementptr i8, ptr %749, i64 400
   %751 = load ptr, ptr %750, align 8
-  %752 = sext i32 %746 to i64
-  %753 = getelementptr ptr, ptr %751, i64 %752
-  store ptr @"$string.49", ptr %753, align 8
-  %754 = load ptr, ptr %741, align 8
-  %755 = getelementptr i8, ptr %754, i64 400
-  %756 = load ptr, ptr %755, align 8
-  %757 = getelementptr i8, ptr %741, i64 8
-  %758 = load ptr, ptr %757, align 8
-  %759 = getelementptr i8, ptr %741, i64 32
-  %760 = load ptr, ptr %759, align 8
-  %761 = load i32, ptr %745, align 4
-  %762 = sext i32 %761 to i64
-  %763 = getelementptr ptr, ptr %760, i64 %762
-  %764 = load ptr, ptr %763, align 8
-  %765 = call i32 %756(ptr %758, ptr %764)
-  %.not.i.i.i47.i.i = icmp eq i32 %765, 0
+  %752 = getelementptr i8, ptr %736, i64 8
+  %753 = load ptr, ptr %752, align 8
+  %754 = getelementptr i8, ptr %736, i64 32
+  %755 = load ptr, ptr %754, align 8
+  %756 = load i32, ptr %740, align 4
+  %757 = sext i32 %756 to i64
+  %758 = getelementptr ptr, ptr %755, i64 %757
+  %759 = load ptr, ptr %758, align 8
+  %760 = call i32 %751(ptr %753, ptr %759)
+  %.not.i.i.i47.i.i = icmp eq i32 %760, 0
   br i1 %.not.i.i.i47.i.i, label %or.rhs.i.i.i48.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
 
 or.rhs.i.i.i48.i.i:                               ; preds = %then.i.i.i46.i.i
-  %766 = getelementptr i8, ptr %741, i64 24
-  %767 = load i8, ptr %766, align 1
-  %768 = and i8 %767, 1
+  %761 = getelementptr i8, ptr %736, i64 24
+  %762 = load i8, ptr %761, align 1
+  %763 = and i8 %762, 1
   br label %"$Profile.begin_operation.exit.i.i33.i.i"
 
 "$Profile.begin_operation.exit.i.i33.i.i":        ; preds = %or.rhs.i.i.i48.i.i, %then.i.i.i46.i.i, %then.i.i32.i.i
-  %.sink.i.i.i34.i.i = phi i8 [ 1, %then.i.i.i46.i.i ], [ %768, %or.rhs.i.i.i48.i.i ], [ 1, %then.i.i32.i.i ]
-  %769 = getelementptr i8, ptr %741, i64 24
-  store i8 %.sink.i.i.i34.i.i, ptr %769, align 1
-  br label %merge.i.i.i207
+  %.sink.i.i.i34.i.i = phi i8 [ 1, %then.i.i.i46.i.i ], [ %763, %or.rhs.i.i.i48.i.i ], [ 1, %then.i.i32.i.i ]
+  %764 = getelementptr i8, ptr %736, i64 24
+  store i8 %.sink.i.i.i34.i.i, ptr %764, align 1
+  br label %merge.i.i.i206
 
-merge.i.i.i207:                                   ; preds = %"$Profile.begin_operation.exit.i.i33.i.i", %"$Rank.watches_operations.exit.i49.i.i"
-  %.not33.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i33.i.i" ], [ %744, %"$Rank.watches_operations.exit.i49.i.i" ]
+merge.i.i.i206:                                   ; preds = %"$Profile.begin_operation.exit.i.i33.i.i", %"$Rank.watches_operations.exit.i49.i.i"
+  %.not33.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i33.i.i" ], [ %739, %"$Rank.watches_operations.exit.i49.i.i" ]
   store ptr @"$string.49", ptr %147, align 8
-  store i32 %294, ptr %148, align 4
-  %770 = load i64, ptr %149, align 8
-  %771 = add i64 %770, 1
-  store i64 %771, ptr %149, align 8
-  %772 = load ptr, ptr %152, align 8
-  %773 = getelementptr i8, ptr %772, i64 296
-  %774 = load ptr, ptr %773, align 8
-  %775 = load ptr, ptr %156, align 8
-  %776 = call i32 %774(ptr %775, ptr nonnull %args.i30.i.i)
+  store i32 %300, ptr %148, align 4
+  %765 = load i64, ptr %149, align 8
+  %766 = add i64 %765, 1
+  store i64 %766, ptr %149, align 8
+  %767 = load ptr, ptr %152, align 8
+  %768 = getelementptr i8, ptr %767, i64 296
+  %769 = load ptr, ptr %768, align 8
+  %770 = load ptr, ptr %156, align 8
+  %771 = call i32 %769(ptr %770, ptr nonnull %args.i30.i.i)
   %.val.i35.i.i = load i8, ptr %159, align 1
-  %777 = trunc i8 %.val.i35.i.i to i1
-  %spec.select.i.i36.i.i = select i1 %777, i32 9, i32 %776
-  %778 = icmp ne i32 %spec.select.i.i36.i.i, 0
-  %brmerge.i37.i.i = or i1 %.not33.i.i.i, %778
-  br i1 %brmerge.i37.i.i, label %merge1.i41.i.i, label %then2.i.i.i208
+  %772 = trunc i8 %.val.i35.i.i to i1
+  %spec.select.i.i36.i.i = select i1 %772, i32 9, i32 %771
+  %773 = icmp ne i32 %spec.select.i.i36.i.i, 0
+  %brmerge.i37.i.i = or i1 %.not33.i.i.i, %773
+  br i1 %brmerge.i37.i.i, label %merge1.i41.i.i, label %then2.i.i.i207
 
-then2.i.i.i208:                                   ; preds = %merge.i.i.i207
-  %779 = load ptr, ptr %116, align 8
-  %.not.i38.i.i.i = icmp eq ptr %779, null
+then2.i.i.i207:                                   ; preds = %merge.i.i.i206
+  %774 = load ptr, ptr %116, align 8
+  %.not.i38.i.i.i = icmp eq ptr %774, null
   br i1 %.not.i38.i.i.i, label %merge.i.i38.i.i, label %then.i39.i.i.i
 
-then.i39.i.i.i:                                   ; preds = %then2.i.i.i208
-  %780 = getelementptr i8, ptr %779, i64 20
-  %781 = load i32, ptr %780, align 4
-  %782 = getelementptr i8, ptr %779, i64 16
-  %783 = load i32, ptr %782, align 4
-  %784 = icmp slt i32 %781, %783
-  br i1 %784, label %then.i.i40.i.i.i, label %merge.i.i38.i.i
+then.i39.i.i.i:                                   ; preds = %then2.i.i.i207
+  %775 = getelementptr i8, ptr %774, i64 20
+  %776 = load i32, ptr %775, align 4
+  %777 = getelementptr i8, ptr %774, i64 16
+  %778 = load i32, ptr %777, align 4
+  %779 = icmp slt i32 %776, %778
+  br i1 %779, label %then.i.i40.i.i.i, label %merge.i.i38.i.i
 
 then.i.i40.i.i.i:                                 ; preds = %then.i39.i.i.i
-  %785 = load ptr, ptr %779, align 8
-  %786 = getelementptr i8, ptr %785, i64 400
-  %787 = load ptr, ptr %786, align 8
-  %788 = getelementptr i8, ptr %779, i64 8
+  %780 = load ptr, ptr %774, align 8
+  %781 = getelementptr i8, ptr %780, i64 400
+  %782 = load ptr, ptr %781, align 8
+  %783 = getelementptr i8, ptr %774, i64 8
+  %784 = load ptr, ptr %783, align 8
+  %785 = getelementptr i8, ptr %774, i64 40
+  %786 = load ptr, ptr %785, align 8
+  %787 = sext i32 %776 to i64
+  %788 = getelementptr ptr, ptr %786, i64 %787
   %789 = load ptr, ptr %788, align 8
-  %790 = getelementptr i8, ptr %779, i64 40
-  %791 = load ptr, ptr %790, align 8
-  %792 = sext i32 %781 to i64
-  %793 = getelementptr ptr, ptr %791, i64 %792
-  %794 = load ptr, ptr %793, align 8
-  %795 = call i32 %787(ptr %789, ptr %794)
-  %.not.i.i41.i.i.i = icmp eq i32 %795, 0
+  %790 = call i32 %782(ptr %784, ptr %789)
+  %.not.i.i41.i.i.i = icmp eq i32 %790, 0
   br i1 %.not.i.i41.i.i.i, label %or.rhs.i.i42.i.i.i, label %or.end.i.i.i45.i.i
 
 or.rhs.i.i42.i.i.i:                               ; preds = %then.i.i40.i.i.i
-  %796 = getelementptr i8, ptr %779, i64 24
-  %797 = load i8, ptr %796, align 1
-  %798 = and i8 %797, 1
+  %791 = getelementptr i8, ptr %774, i64 24
+  %792 = load i8, ptr %791, align 1
+  %793 = and i8 %792, 1
   br label %or.end.i.i.i45.i.i
 
 or.end.i.i.i45.i.i:                               ; preds = %or.rhs.i.i42.i.i.i, %then.i.i40.i.i.i
-  %799 = phi i8 [ 1, %then.i.i40.i.i.i ], [ %798, %or.rhs.i.i42.i.i.i ]
-  %800 = getelementptr i8, ptr %779, i64 24
-  store i8 %799, ptr %800, align 1
-  %801 = load i32, ptr %780, align 4
-  %802 = add i32 %801, 1
-  store i32 %802, ptr %780, align 4
+  %794 = phi i8 [ 1, %then.i.i40.i.i.i ], [ %793, %or.rhs.i.i42.i.i.i ]
+  %795 = getelementptr i8, ptr %774, i64 24
+  store i8 %794, ptr %795, align 1
+  %796 = load i32, ptr %775, align 4
+  %797 = add i32 %796, 1
+  store i32 %797, ptr %775, align 4
   br label %merge.i.i38.i.i
 
-merge.i.i38.i.i:                                  ; preds = %or.end.i.i.i45.i.i, %then.i39.i.i.i, %then2.i.i.i208
-  %803 = load i8, ptr %229, align 1
-  %804 = trunc i8 %803 to i1
-  br i1 %804, label %then2.i.i40.i.i, label %"$routed_experts.exit.i.i"
+merge.i.i38.i.i:                                  ; preds = %or.end.i.i.i45.i.i, %then.i39.i.i.i, %then2.i.i.i207
+  %798 = load i8, ptr %229, align 1
+  %799 = trunc i8 %798 to i1
+  br i1 %799, label %then2.i.i40.i.i, label %"$routed_experts.exit.i.i"
 
 then2.i.i40.i.i:                                  ; preds = %merge.i.i38.i.i
-  %805 = load ptr, ptr %152, align 8
-  %806 = getelementptr i8, ptr %805, i64 136
-  %807 = load ptr, ptr %806, align 8
-  %808 = load ptr, ptr %156, align 8
-  %809 = call i32 %807(ptr %808)
+  %800 = load ptr, ptr %152, align 8
+  %801 = getelementptr i8, ptr %800, i64 136
+  %802 = load ptr, ptr %801, align 8
+  %803 = load ptr, ptr %156, align 8
+  %804 = call i32 %802(ptr %803)
   br label %merge1.i41.i.i
 
-merge1.i41.i.i:                                   ; preds = %then2.i.i40.i.i, %merge.i.i.i207
-  %code.0.i42.i.i = phi i32 [ %spec.select.i.i36.i.i, %merge.i.i.i207 ], [ %809, %then2.i.i40.i.i ]
+merge1.i41.i.i:                                   ; preds = %then2.i.i40.i.i, %merge.i.i.i206
+  %code.0.i42.i.i = phi i32 [ %spec.select.i.i36.i.i, %merge.i.i.i206 ], [ %804, %then2.i.i40.i.i ]
   %.not.i43.i.i = icmp eq i32 %code.0.i42.i.i, 0
   br i1 %.not.i43.i.i, label %"$routed_experts.exit.i.i", label %then5.i44.i.i
 
 then5.i44.i.i:                                    ; preds = %merge1.i41.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i29.i.i)
   store i8 0, ptr %cause.i.i29.i.i, align 8
-  %810 = load ptr, ptr %152, align 8
-  %811 = getelementptr i8, ptr %810, i64 64
-  %812 = load ptr, ptr %811, align 8
-  %813 = load ptr, ptr %156, align 8
-  call void %812(ptr %813, ptr nonnull %cause.i.i29.i.i)
+  %805 = load ptr, ptr %152, align 8
+  %806 = getelementptr i8, ptr %805, i64 64
+  %807 = load ptr, ptr %806, align 8
+  %808 = load ptr, ptr %156, align 8
+  call void %807(ptr %808, ptr nonnull %cause.i.i29.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i29.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i29.i.i)
   br label %"$routed_experts.exit.i.i"
@@ -9742,233 +9737,233 @@ then5.i44.i.i:                                    ; preds = %merge1.i41.i.i
   call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %args.i30.i.i)
   br label %"$feed_forward_block.exit"
 
-merge3.i:                                         ; preds = %merge.i201
-  %814 = load ptr, ptr %211, align 8
-  %815 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %294, ptr nonnull %281, ptr %814, ptr %2)
+merge3.i:                                         ; preds = %merge.i200
+  %809 = load ptr, ptr %211, align 8
+  %810 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %300, ptr nonnull %281, ptr %809, ptr %2)
   br label %"$feed_forward_block.exit"
 
 "$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge3.i
-  %common.ret.op.i200 = phi i32 [ %815, %merge3.i ], [ %common.ret.op.i39.i.i, %"$routed_experts.exit.i.i" ]
-  %.not107 = icmp eq i32 %common.ret.op.i200, 0
-  br i1 %.not107, label %forcond, label %common.ret
+  %common.ret.op.i199 = phi i32 [ %810, %merge3.i ], [ %common.ret.op.i39.i.i, %"$routed_experts.exit.i.i" ]
+  %.not106 = icmp eq i32 %common.ret.op.i199, 0
+  br i1 %.not106, label %forcond, label %common.ret
 
 merge9:                                           ; preds = %forcond, %merge5
-  %.val40.i = phi ptr [ %199, %merge5 ], [ %.val26.i198, %forcond ]
-  %.val39.i213 = phi i32 [ %198, %merge5 ], [ %.val.i197, %forcond ]
-  %816 = getelementptr i8, ptr %0, i64 1624
-  %817 = load ptr, ptr %816, align 8
-  %818 = getelementptr i8, ptr %0, i64 88
-  %819 = load ptr, ptr %818, align 8
-  %820 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val39.i213, ptr %.val40.i, i32 -1, ptr %817, ptr %819, i1 zeroext true, i1 zeroext false, ptr %2)
-  %.not.i214 = icmp eq i32 %820, 0
-  br i1 %.not.i214, label %merge.i216, label %common.ret
+  %.val40.i = phi ptr [ %199, %merge5 ], [ %.val26.i197, %forcond ]
+  %.val39.i212 = phi i32 [ %198, %merge5 ], [ %.val.i196, %forcond ]
+  %811 = getelementptr i8, ptr %0, i64 1624
+  %812 = load ptr, ptr %811, align 8
+  %813 = getelementptr i8, ptr %0, i64 88
+  %814 = load ptr, ptr %813, align 8
+  %815 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val39.i212, ptr %.val40.i, i32 -1, ptr %812, ptr %814, i1 zeroext true, i1 zeroext false, ptr %2)
+  %.not.i213 = icmp eq i32 %815, 0
+  br i1 %.not.i213, label %merge.i215, label %common.ret
 
-merge.i216:                                       ; preds = %merge9
-  %821 = getelementptr i8, ptr %0, i64 136
-  %822 = load i8, ptr %821, align 1
-  %823 = trunc i8 %822 to i1
-  br i1 %823, label %then2.i219, label %merge1.i217
+merge.i215:                                       ; preds = %merge9
+  %816 = getelementptr i8, ptr %0, i64 136
+  %817 = load i8, ptr %816, align 1
+  %818 = trunc i8 %817 to i1
+  br i1 %818, label %then2.i218, label %merge1.i216
 
-then2.i219:                                       ; preds = %merge.i216
-  %824 = getelementptr i8, ptr %1, i64 16
-  %825 = load i32, ptr %824, align 4
-  %826 = getelementptr i8, ptr %0, i64 1736
-  %827 = load ptr, ptr %826, align 8
-  %.val42.i = load ptr, ptr %.sroa.480.0.rows.sroa_idx, align 8
-  %828 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val42.i, i32 0, i32 %825, ptr %827, ptr %2)
-  %.not35.i = icmp eq i32 %828, 0
-  br i1 %.not35.i, label %merge5.i220, label %common.ret
+then2.i218:                                       ; preds = %merge.i215
+  %819 = getelementptr i8, ptr %1, i64 16
+  %820 = load i32, ptr %819, align 4
+  %821 = getelementptr i8, ptr %0, i64 1736
+  %822 = load ptr, ptr %821, align 8
+  %.val42.i = load ptr, ptr %.sroa.479.0.rows.sroa_idx, align 8
+  %823 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val42.i, i32 0, i32 %820, ptr %822, ptr %2)
+  %.not35.i = icmp eq i32 %823, 0
+  br i1 %.not35.i, label %merge5.i219, label %common.ret
 
-merge5.i220:                                      ; preds = %then2.i219
-  %.val43.i = load i32, ptr %824, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i212)
-  %829 = sext i32 %.val43.i to i64
-  store i64 %829, ptr %args.i.i212, align 8
-  %830 = getelementptr i8, ptr %0, i64 156
-  %831 = load i32, ptr %830, align 4
-  %832 = sext i32 %831 to i64
-  %833 = shl nsw i64 %832, 2
-  %834 = getelementptr inbounds i8, ptr %args.i.i212, i64 8
-  store i64 %833, ptr %834, align 8
-  %835 = getelementptr inbounds i8, ptr %args.i.i212, i64 16
-  %836 = load <2 x ptr>, ptr %826, align 8
-  store <2 x ptr> %836, ptr %835, align 8
-  %837 = load ptr, ptr %116, align 8
-  %.not.i.i.i221 = icmp eq ptr %837, null
-  br i1 %.not.i.i.i221, label %"$Rank.watches_operations.exit.i.i241", label %then.i.i.i222
+merge5.i219:                                      ; preds = %then2.i218
+  %.val43.i = load i32, ptr %819, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i211)
+  %824 = sext i32 %.val43.i to i64
+  store i64 %824, ptr %args.i.i211, align 8
+  %825 = getelementptr i8, ptr %0, i64 156
+  %826 = load i32, ptr %825, align 4
+  %827 = sext i32 %826 to i64
+  %828 = shl nsw i64 %827, 2
+  %829 = getelementptr inbounds i8, ptr %args.i.i211, i64 8
+  store i64 %828, ptr %829, align 8
+  %830 = getelementptr inbounds i8, ptr %args.i.i211, i64 16
+  %831 = load <2 x ptr>, ptr %821, align 8
+  store <2 x ptr> %831, ptr %830, align 8
+  %832 = load ptr, ptr %116, align 8
+  %.not.i.i.i220 = icmp eq ptr %832, null
+  br i1 %.not.i.i.i220, label %"$Rank.watches_operations.exit.i.i240", label %then.i.i.i221
 
-"$Rank.watches_operations.exit.i.i241":           ; preds = %merge5.i220
-  %838 = getelementptr i8, ptr %0, i64 1912
-  %839 = load i8, ptr %838, align 1
-  %840 = trunc i8 %839 to i1
-  %841 = xor i1 %840, true
-  br label %merge.i.i225
+"$Rank.watches_operations.exit.i.i240":           ; preds = %merge5.i219
+  %833 = getelementptr i8, ptr %0, i64 1912
+  %834 = load i8, ptr %833, align 1
+  %835 = trunc i8 %834 to i1
+  %836 = xor i1 %835, true
+  br label %merge.i.i224
 
-then.i.i.i222:                                    ; preds = %merge5.i220
-  %842 = getelementptr i8, ptr %837, i64 20
-  %843 = load i32, ptr %842, align 4
-  %844 = getelementptr i8, ptr %837, i64 16
-  %845 = load i32, ptr %844, align 4
-  %846 = icmp slt i32 %843, %845
-  br i1 %846, label %then.i.i.i.i238, label %"$Profile.begin_operation.exit.i.i.i223"
+then.i.i.i221:                                    ; preds = %merge5.i219
+  %837 = getelementptr i8, ptr %832, i64 20
+  %838 = load i32, ptr %837, align 4
+  %839 = getelementptr i8, ptr %832, i64 16
+  %840 = load i32, ptr %839, align 4
+  %841 = icmp slt i32 %838, %840
+  br i1 %841, label %then.i.i.i.i237, label %"$Profile.begin_operation.exit.i.i.i222"
 
-then.i.i.i.i238:                                  ; preds = %then.i.i.i222
-  %847 = getelementptr i8, ptr %837, i64 48
+then.i.i.i.i237:                                  ; preds = %then.i.i.i221
+  %842 = getelementptr i8, ptr %832, i64 48
+  %843 = load ptr, ptr %842, align 8
+  %844 = sext i32 %838 to i64
+  %845 = getelementptr ptr, ptr %843, i64 %844
+  store ptr @"$string.51", ptr %845, align 8
+  %846 = load ptr, ptr %832, align 8
+  %847 = getelementptr i8, ptr %846, i64 400
   %848 = load ptr, ptr %847, align 8
-  %849 = sext i32 %843 to i64
-  %850 = getelementptr ptr, ptr %848, i64 %849
-  store ptr @"$string.51", ptr %850, align 8
-  %851 = load ptr, ptr %837, align 8
-  %852 = getelementptr i8, ptr %851, i64 400
-  %853 = load ptr, ptr %852, align 8
-  %854 = getelementptr i8, ptr %837, i64 8
-  %855 = load ptr, ptr %854, align 8
-  %856 = getelementptr i8, ptr %837, i64 32
-  %857 = load ptr, ptr %856, align 8
-  %858 = load i32, ptr %842, align 4
-  %859 = sext i32 %858 to i64
-  %860 = getelementptr ptr, ptr %857, i64 %859
-  %861 = load ptr, ptr %860, align 8
-  %862 = call i32 %853(ptr %855, ptr %861)
-  %.not.i.i.i.i239 = icmp eq i32 %862, 0
-  br i1 %.not.i.i.i.i239, label %or.rhs.i.i.i.i240, label %"$Profile.begin_operation.exit.i.i.i223"
+  %849 = getelementptr i8, ptr %832, i64 8
+  %850 = load ptr, ptr %849, align 8
+  %851 = getelementptr i8, ptr %832, i64 32
+  %852 = load ptr, ptr %851, align 8
+  %853 = load i32, ptr %837, align 4
+  %854 = sext i32 %853 to i64
+  %855 = getelementptr ptr, ptr %852, i64 %854
+  %856 = load ptr, ptr %855, align 8
+  %857 = call i32 %848(ptr %850, ptr %856)
+  %.not.i.i.i.i238 = icmp eq i32 %857, 0
+  br i1 %.not.i.i.i.i238, label %or.rhs.i.i.i.i239, label %"$Profile.begin_operation.exit.i.i.i222"
 
-or.rhs.i.i.i.i240:                                ; preds = %then.i.i.i.i238
-  %863 = getelementptr i8, ptr %837, i64 24
-  %864 = load i8, ptr %863, align 1
-  %865 = and i8 %864, 1
-  br label %"$Profile.begin_operation.exit.i.i.i223"
+or.rhs.i.i.i.i239:                                ; preds = %then.i.i.i.i237
+  %858 = getelementptr i8, ptr %832, i64 24
+  %859 = load i8, ptr %858, align 1
+  %860 = and i8 %859, 1
+  br label %"$Profile.begin_operation.exit.i.i.i222"
 
-"$Profile.begin_operation.exit.i.i.i223":         ; preds = %or.rhs.i.i.i.i240, %then.i.i.i.i238, %then.i.i.i222
-  %.sink.i.i.i.i224 = phi i8 [ 1, %then.i.i.i.i238 ], [ %865, %or.rhs.i.i.i.i240 ], [ 1, %then.i.i.i222 ]
-  %866 = getelementptr i8, ptr %837, i64 24
-  store i8 %.sink.i.i.i.i224, ptr %866, align 1
-  br label %merge.i.i225
+"$Profile.begin_operation.exit.i.i.i222":         ; preds = %or.rhs.i.i.i.i239, %then.i.i.i.i237, %then.i.i.i221
+  %.sink.i.i.i.i223 = phi i8 [ 1, %then.i.i.i.i237 ], [ %860, %or.rhs.i.i.i.i239 ], [ 1, %then.i.i.i221 ]
+  %861 = getelementptr i8, ptr %832, i64 24
+  store i8 %.sink.i.i.i.i223, ptr %861, align 1
+  br label %merge.i.i224
 
-merge.i.i225:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i223", %"$Rank.watches_operations.exit.i.i241"
-  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i223" ], [ %841, %"$Rank.watches_operations.exit.i.i241" ]
+merge.i.i224:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i222", %"$Rank.watches_operations.exit.i.i240"
+  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i222" ], [ %836, %"$Rank.watches_operations.exit.i.i240" ]
   store ptr @"$string.51", ptr %147, align 8
   store i32 -1, ptr %148, align 4
-  %867 = load i64, ptr %149, align 8
-  %868 = add i64 %867, 1
-  store i64 %868, ptr %149, align 8
-  %869 = load ptr, ptr %152, align 8
-  %870 = getelementptr i8, ptr %869, i64 312
-  %871 = load ptr, ptr %870, align 8
-  %872 = load ptr, ptr %156, align 8
-  %873 = call i32 %871(ptr %872, ptr nonnull %args.i.i212)
-  %.val.i.i226 = load i8, ptr %159, align 1
-  %874 = trunc i8 %.val.i.i226 to i1
-  %spec.select.i.i.i227 = select i1 %874, i32 9, i32 %873
-  %875 = icmp ne i32 %spec.select.i.i.i227, 0
-  %brmerge.i.i228 = or i1 %.not22.i.i, %875
-  br i1 %brmerge.i.i228, label %merge1.i.i233, label %then2.i.i229
+  %862 = load i64, ptr %149, align 8
+  %863 = add i64 %862, 1
+  store i64 %863, ptr %149, align 8
+  %864 = load ptr, ptr %152, align 8
+  %865 = getelementptr i8, ptr %864, i64 312
+  %866 = load ptr, ptr %865, align 8
+  %867 = load ptr, ptr %156, align 8
+  %868 = call i32 %866(ptr %867, ptr nonnull %args.i.i211)
+  %.val.i.i225 = load i8, ptr %159, align 1
+  %869 = trunc i8 %.val.i.i225 to i1
+  %spec.select.i.i.i226 = select i1 %869, i32 9, i32 %868
+  %870 = icmp ne i32 %spec.select.i.i.i226, 0
+  %brmerge.i.i227 = or i1 %.not22.i.i, %870
+  br i1 %brmerge.i.i227, label %merge1.i.i232, label %then2.i.i228
 
-then2.i.i229:                                     ; preds = %merge.i.i225
-  %876 = load ptr, ptr %116, align 8
-  %.not.i25.i.i = icmp eq ptr %876, null
-  br i1 %.not.i25.i.i, label %merge.i.i.i230, label %then.i26.i.i
+then2.i.i228:                                     ; preds = %merge.i.i224
+  %871 = load ptr, ptr %116, align 8
+  %.not.i25.i.i = icmp eq ptr %871, null
+  br i1 %.not.i25.i.i, label %merge.i.i.i229, label %then.i26.i.i
 
-then.i26.i.i:                                     ; preds = %then2.i.i229
-  %877 = getelementptr i8, ptr %876, i64 20
-  %878 = load i32, ptr %877, align 4
-  %879 = getelementptr i8, ptr %876, i64 16
-  %880 = load i32, ptr %879, align 4
-  %881 = icmp slt i32 %878, %880
-  br i1 %881, label %then.i.i27.i.i, label %merge.i.i.i230
+then.i26.i.i:                                     ; preds = %then2.i.i228
+  %872 = getelementptr i8, ptr %871, i64 20
+  %873 = load i32, ptr %872, align 4
+  %874 = getelementptr i8, ptr %871, i64 16
+  %875 = load i32, ptr %874, align 4
+  %876 = icmp slt i32 %873, %875
+  br i1 %876, label %then.i.i27.i.i, label %merge.i.i.i229
 
 then.i.i27.i.i:                                   ; preds = %then.i26.i.i
-  %882 = load ptr, ptr %876, align 8
-  %883 = getelementptr i8, ptr %882, i64 400
-  %884 = load ptr, ptr %883, align 8
-  %885 = getelementptr i8, ptr %876, i64 8
+  %877 = load ptr, ptr %871, align 8
+  %878 = getelementptr i8, ptr %877, i64 400
+  %879 = load ptr, ptr %878, align 8
+  %880 = getelementptr i8, ptr %871, i64 8
+  %881 = load ptr, ptr %880, align 8
+  %882 = getelementptr i8, ptr %871, i64 40
+  %883 = load ptr, ptr %882, align 8
+  %884 = sext i32 %873 to i64
+  %885 = getelementptr ptr, ptr %883, i64 %884
   %886 = load ptr, ptr %885, align 8
-  %887 = getelementptr i8, ptr %876, i64 40
-  %888 = load ptr, ptr %887, align 8
-  %889 = sext i32 %878 to i64
-  %890 = getelementptr ptr, ptr %888, i64 %889
-  %891 = load ptr, ptr %890, align 8
-  %892 = call i32 %884(ptr %886, ptr %891)
-  %.not.i.i28.i.i = icmp eq i32 %892, 0
-  br i1 %.not.i.i28.i.i, label %or.rhs.i.i29.i.i, label %or.end.i.i.i.i237
+  %887 = call i32 %879(ptr %881, ptr %886)
+  %.not.i.i28.i.i = icmp eq i32 %887, 0
+  br i1 %.not.i.i28.i.i, label %or.rhs.i.i29.i.i, label %or.end.i.i.i.i236
 
 or.rhs.i.i29.i.i:                                 ; preds = %then.i.i27.i.i
-  %893 = getelementptr i8, ptr %876, i64 24
-  %894 = load i8, ptr %893, align 1
-  %895 = and i8 %894, 1
-  br label %or.end.i.i.i.i237
+  %888 = getelementptr i8, ptr %871, i64 24
+  %889 = load i8, ptr %888, align 1
+  %890 = and i8 %889, 1
+  br label %or.end.i.i.i.i236
 
-or.end.i.i.i.i237:                                ; preds = %or.rhs.i.i29.i.i, %then.i.i27.i.i
-  %896 = phi i8 [ 1, %then.i.i27.i.i ], [ %895, %or.rhs.i.i29.i.i ]
-  %897 = getelementptr i8, ptr %876, i64 24
-  store i8 %896, ptr %897, align 1
-  %898 = load i32, ptr %877, align 4
-  %899 = add i32 %898, 1
-  store i32 %899, ptr %877, align 4
-  br label %merge.i.i.i230
+or.end.i.i.i.i236:                                ; preds = %or.rhs.i.i29.i.i, %then.i.i27.i.i
+  %891 = phi i8 [ 1, %then.i.i27.i.i ], [ %890, %or.rhs.i.i29.i.i ]
+  %892 = getelementptr i8, ptr %871, i64 24
+  store i8 %891, ptr %892, align 1
+  %893 = load i32, ptr %872, align 4
+  %894 = add i32 %893, 1
+  store i32 %894, ptr %872, align 4
+  br label %merge.i.i.i229
 
-merge.i.i.i230:                                   ; preds = %or.end.i.i.i.i237, %then.i26.i.i, %then2.i.i229
-  %900 = getelementptr i8, ptr %0, i64 1912
-  %901 = load i8, ptr %900, align 1
-  %902 = trunc i8 %901 to i1
-  br i1 %902, label %then2.i.i.i232, label %"$exchange_logits.exit.i"
+merge.i.i.i229:                                   ; preds = %or.end.i.i.i.i236, %then.i26.i.i, %then2.i.i228
+  %895 = getelementptr i8, ptr %0, i64 1912
+  %896 = load i8, ptr %895, align 1
+  %897 = trunc i8 %896 to i1
+  br i1 %897, label %then2.i.i.i231, label %"$exchange_logits.exit.i"
 
-then2.i.i.i232:                                   ; preds = %merge.i.i.i230
+then2.i.i.i231:                                   ; preds = %merge.i.i.i229
+  %898 = load ptr, ptr %152, align 8
+  %899 = getelementptr i8, ptr %898, i64 136
+  %900 = load ptr, ptr %899, align 8
+  %901 = load ptr, ptr %156, align 8
+  %902 = call i32 %900(ptr %901)
+  br label %merge1.i.i232
+
+merge1.i.i232:                                    ; preds = %then2.i.i.i231, %merge.i.i224
+  %code.0.i.i233 = phi i32 [ %spec.select.i.i.i226, %merge.i.i224 ], [ %902, %then2.i.i.i231 ]
+  %.not.i.i234 = icmp eq i32 %code.0.i.i233, 0
+  br i1 %.not.i.i234, label %"$exchange_logits.exit.i", label %then5.i.i235
+
+then5.i.i235:                                     ; preds = %merge1.i.i232
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i210)
+  store i8 0, ptr %cause.i.i.i210, align 8
   %903 = load ptr, ptr %152, align 8
-  %904 = getelementptr i8, ptr %903, i64 136
+  %904 = getelementptr i8, ptr %903, i64 64
   %905 = load ptr, ptr %904, align 8
   %906 = load ptr, ptr %156, align 8
-  %907 = call i32 %905(ptr %906)
-  br label %merge1.i.i233
-
-merge1.i.i233:                                    ; preds = %then2.i.i.i232, %merge.i.i225
-  %code.0.i.i234 = phi i32 [ %spec.select.i.i.i227, %merge.i.i225 ], [ %907, %then2.i.i.i232 ]
-  %.not.i.i235 = icmp eq i32 %code.0.i.i234, 0
-  br i1 %.not.i.i235, label %"$exchange_logits.exit.i", label %then5.i.i236
-
-then5.i.i236:                                     ; preds = %merge1.i.i233
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i211)
-  store i8 0, ptr %cause.i.i.i211, align 8
-  %908 = load ptr, ptr %152, align 8
-  %909 = getelementptr i8, ptr %908, i64 64
-  %910 = load ptr, ptr %909, align 8
-  %911 = load ptr, ptr %156, align 8
-  call void %910(ptr %911, ptr nonnull %cause.i.i.i211)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i211, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i211)
+  call void %905(ptr %906, ptr nonnull %cause.i.i.i210)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i210, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i210)
   br label %"$exchange_logits.exit.i"
 
-"$exchange_logits.exit.i":                        ; preds = %then5.i.i236, %merge1.i.i233, %merge.i.i.i230
-  %common.ret.op.i.i231 = phi i32 [ %code.0.i.i234, %then5.i.i236 ], [ 0, %merge1.i.i233 ], [ 0, %merge.i.i.i230 ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i212)
+"$exchange_logits.exit.i":                        ; preds = %then5.i.i235, %merge1.i.i232, %merge.i.i.i229
+  %common.ret.op.i.i230 = phi i32 [ %code.0.i.i233, %then5.i.i235 ], [ 0, %merge1.i.i232 ], [ 0, %merge.i.i.i229 ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i211)
   br label %common.ret
 
-merge1.i217:                                      ; preds = %merge.i216
-  %.val.i218 = load i32, ptr %0, align 4
-  %912 = getelementptr i8, ptr %0, i64 4
-  %.val36.i = load i32, ptr %912, align 4
-  %913 = getelementptr i8, ptr %1, i64 16
-  %.val37.i = load i32, ptr %913, align 4
-  %914 = sext i32 %.val37.i to i64
-  %915 = sext i32 %.val36.i to i64
-  %916 = add nsw i64 %915, -1
-  %917 = add nsw i64 %916, %914
-  %918 = sdiv i64 %917, %915
-  %919 = trunc i64 %918 to i32
-  %920 = mul i32 %.val.i218, %919
-  %921 = call i32 @llvm.smax.i32(i32 %920, i32 0)
-  %922 = call i32 @llvm.smin.i32(i32 %921, i32 %.val37.i)
-  %923 = sub i32 %.val37.i, %922
-  %924 = call i32 @llvm.smax.i32(i32 %923, i32 0)
-  %925 = call i32 @llvm.smin.i32(i32 %924, i32 %919)
-  %926 = icmp eq i32 %925, 0
-  br i1 %926, label %common.ret, label %merge10.i
+merge1.i216:                                      ; preds = %merge.i215
+  %.val.i217 = load i32, ptr %0, align 4
+  %907 = getelementptr i8, ptr %0, i64 4
+  %.val36.i = load i32, ptr %907, align 4
+  %908 = getelementptr i8, ptr %1, i64 16
+  %.val37.i = load i32, ptr %908, align 4
+  %909 = sext i32 %.val37.i to i64
+  %910 = sext i32 %.val36.i to i64
+  %911 = add nsw i64 %910, -1
+  %912 = add nsw i64 %911, %909
+  %913 = sdiv i64 %912, %910
+  %914 = trunc i64 %913 to i32
+  %915 = mul i32 %.val.i217, %914
+  %916 = call i32 @llvm.smax.i32(i32 %915, i32 0)
+  %917 = call i32 @llvm.smin.i32(i32 %916, i32 %.val37.i)
+  %918 = sub i32 %.val37.i, %917
+  %919 = call i32 @llvm.smax.i32(i32 %918, i32 0)
+  %920 = call i32 @llvm.smin.i32(i32 %919, i32 %914)
+  %921 = icmp eq i32 %920, 0
+  br i1 %921, label %common.ret, label %merge10.i
 
-merge10.i:                                        ; preds = %merge1.i217
-  %927 = getelementptr i8, ptr %0, i64 1744
-  %928 = load ptr, ptr %927, align 8
-  %.val41.i = load ptr, ptr %.sroa.480.0.rows.sroa_idx, align 8
-  %929 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val41.i, i32 %922, i32 %925, ptr %928, ptr %2)
+merge10.i:                                        ; preds = %merge1.i216
+  %922 = getelementptr i8, ptr %0, i64 1744
+  %923 = load ptr, ptr %922, align 8
+  %.val41.i = load ptr, ptr %.sroa.479.0.rows.sroa_idx, align 8
+  %924 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val41.i, i32 %917, i32 %920, ptr %923, ptr %2)
   br label %common.ret
 }
 
@@ -62436,55 +62431,56 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %146 = load i32, ptr %29, align 4
   %147 = add i32 %146, 1
   store i32 %147, ptr %29, align 4
-  %148 = load i32, ptr %30, align 4
-  %149 = load ptr, ptr %31, align 8
-  %150 = sext i32 %148 to i64
-  %151 = getelementptr i32, ptr %149, i64 %150
-  store i32 %137, ptr %151, align 4
-  %152 = add i32 %148, 1
-  store i32 %152, ptr %30, align 4
-  %153 = load ptr, ptr %32, align 8
-  %154 = getelementptr float, ptr %153, i64 %150
-  store float 0.000000e+00, ptr %154, align 4
-  %155 = load ptr, ptr %33, align 8
-  %156 = getelementptr float, ptr %155, i64 %150
-  store float 1.000000e+00, ptr %156, align 4
-  %157 = load ptr, ptr %34, align 8
-  %158 = getelementptr float, ptr %157, i64 %150
-  store float 0.000000e+00, ptr %158, align 4
-  %159 = load ptr, ptr %35, align 8
-  %160 = getelementptr i32, ptr %159, i64 %150
-  store i32 0, ptr %160, align 4
-  %161 = load ptr, ptr %36, align 8
-  %162 = getelementptr float, ptr %161, i64 %150
-  store float 1.000000e+00, ptr %162, align 4
-  %163 = load ptr, ptr %37, align 8
-  %164 = getelementptr float, ptr %163, i64 %150
-  store float 0.000000e+00, ptr %164, align 4
-  %165 = load ptr, ptr %38, align 8
-  %166 = getelementptr float, ptr %165, i64 %150
-  store float 0.000000e+00, ptr %166, align 4
-  %167 = load ptr, ptr %39, align 8
-  %168 = getelementptr i32, ptr %167, i64 %150
-  store i32 -1, ptr %168, align 4
-  %169 = load ptr, ptr %40, align 8
-  %170 = getelementptr i64, ptr %169, i64 %150
-  store i64 0, ptr %170, align 8
-  %171 = load ptr, ptr %41, align 8
-  %172 = getelementptr i32, ptr %171, i64 %150
-  store i32 %13, ptr %172, align 4
-  %173 = load ptr, ptr %42, align 8
-  %174 = getelementptr i32, ptr %173, i64 %150
-  store i32 -1, ptr %174, align 4
-  %175 = load ptr, ptr %43, align 8
-  %176 = getelementptr i32, ptr %175, i64 %150
-  store i32 -1, ptr %176, align 4
-  %177 = load i32, ptr %44, align 4
-  %178 = load ptr, ptr %11, align 8
-  %179 = sext i32 %152 to i64
-  %180 = getelementptr i32, ptr %178, i64 %179
-  store i32 %177, ptr %180, align 4
-  store i32 %152, ptr %45, align 4
+  %148 = add i32 %140, -1
+  %149 = load i32, ptr %30, align 4
+  %150 = load ptr, ptr %31, align 8
+  %151 = sext i32 %149 to i64
+  %152 = getelementptr i32, ptr %150, i64 %151
+  store i32 %148, ptr %152, align 4
+  %153 = add i32 %149, 1
+  store i32 %153, ptr %30, align 4
+  %154 = load ptr, ptr %32, align 8
+  %155 = getelementptr float, ptr %154, i64 %151
+  store float 0.000000e+00, ptr %155, align 4
+  %156 = load ptr, ptr %33, align 8
+  %157 = getelementptr float, ptr %156, i64 %151
+  store float 1.000000e+00, ptr %157, align 4
+  %158 = load ptr, ptr %34, align 8
+  %159 = getelementptr float, ptr %158, i64 %151
+  store float 0.000000e+00, ptr %159, align 4
+  %160 = load ptr, ptr %35, align 8
+  %161 = getelementptr i32, ptr %160, i64 %151
+  store i32 0, ptr %161, align 4
+  %162 = load ptr, ptr %36, align 8
+  %163 = getelementptr float, ptr %162, i64 %151
+  store float 1.000000e+00, ptr %163, align 4
+  %164 = load ptr, ptr %37, align 8
+  %165 = getelementptr float, ptr %164, i64 %151
+  store float 0.000000e+00, ptr %165, align 4
+  %166 = load ptr, ptr %38, align 8
+  %167 = getelementptr float, ptr %166, i64 %151
+  store float 0.000000e+00, ptr %167, align 4
+  %168 = load ptr, ptr %39, align 8
+  %169 = getelementptr i32, ptr %168, i64 %151
+  store i32 -1, ptr %169, align 4
+  %170 = load ptr, ptr %40, align 8
+  %171 = getelementptr i64, ptr %170, i64 %151
+  store i64 0, ptr %171, align 8
+  %172 = load ptr, ptr %41, align 8
+  %173 = getelementptr i32, ptr %172, i64 %151
+  store i32 %13, ptr %173, align 4
+  %174 = load ptr, ptr %42, align 8
+  %175 = getelementptr i32, ptr %174, i64 %151
+  store i32 -1, ptr %175, align 4
+  %176 = load ptr, ptr %43, align 8
+  %177 = getelementptr i32, ptr %176, i64 %151
+  store i32 -1, ptr %177, align 4
+  %178 = load i32, ptr %44, align 4
+  %179 = load ptr, ptr %11, align 8
+  %180 = sext i32 %153 to i64
+  %181 = getelementptr i32, ptr %179, i64 %180
+  store i32 %178, ptr %181, align 4
+  store i32 %153, ptr %45, align 4
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %"$Trial.add_decode_rows.exit", label %forbody.i
@@ -62493,201 +62489,256 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   br i1 %46, label %then, label %merge1
 
 then:                                             ; preds = %"$Trial.add_decode_rows.exit"
-  %181 = load i32, ptr %14, align 4
+  %182 = load i32, ptr %14, align 4
   %.val.i.i20 = load i32, ptr %15, align 4
   %.val11.i.i21 = load ptr, ptr %16, align 8
-  %182 = sext i32 %181 to i64
-  %183 = sext i32 %.val.i.i20 to i64
-  %184 = mul nsw i64 %183, %182
-  %185 = getelementptr i32, ptr %.val11.i.i21, i64 %184
-  %186 = load i32, ptr %17, align 4
-  %187 = add i32 %48, %186
-  %188 = sdiv i32 %187, %186
-  %189 = sext i32 %188 to i64
-  %190 = icmp sgt i32 %188, 0
-  br i1 %190, label %forbody.lr.ph.i.i23, label %forbody.lr.ph.i8.i
+  %183 = sext i32 %182 to i64
+  %184 = sext i32 %.val.i.i20 to i64
+  %185 = mul nsw i64 %184, %183
+  %186 = getelementptr i32, ptr %.val11.i.i21, i64 %185
+  %187 = load i32, ptr %17, align 4
+  %188 = add i32 %48, %187
+  %189 = sdiv i32 %188, %187
+  %190 = sext i32 %189 to i64
+  %191 = icmp sgt i32 %189, 0
+  br i1 %191, label %forbody.lr.ph.i.i23, label %forbody.lr.ph.i12.i
 
 forbody.lr.ph.i.i23:                              ; preds = %then
-  %191 = mul nsw i64 %189, %182
-  %xtraiter33 = and i64 %189, 3
-  %192 = icmp ult i32 %188, 4
-  br i1 %192, label %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", label %forbody.lr.ph.i.i23.new
+  %192 = mul nsw i64 %190, %183
+  %xtraiter33 = and i64 %190, 3
+  %193 = icmp ult i32 %189, 4
+  br i1 %193, label %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", label %forbody.lr.ph.i.i23.new
 
 forbody.lr.ph.i.i23.new:                          ; preds = %forbody.lr.ph.i.i23
-  %unroll_iter36 = and i64 %189, 2147483644
+  %unroll_iter36 = and i64 %190, 2147483644
   br label %forbody.i.i24
 
 forbody.i.i24:                                    ; preds = %forbody.i.i24, %forbody.lr.ph.i.i23.new
-  %i.012.i.i25 = phi i64 [ 0, %forbody.lr.ph.i.i23.new ], [ %220, %forbody.i.i24 ]
+  %i.012.i.i25 = phi i64 [ 0, %forbody.lr.ph.i.i23.new ], [ %221, %forbody.i.i24 ]
   %niter37 = phi i64 [ 0, %forbody.lr.ph.i.i23.new ], [ %niter37.next.3, %forbody.i.i24 ]
-  %193 = add nsw i64 %i.012.i.i25, %191
-  %194 = load i32, ptr %18, align 4
-  %195 = sext i32 %194 to i64
-  %196 = srem i64 %193, %195
-  %197 = trunc nsw i64 %196 to i32
-  %198 = getelementptr i32, ptr %185, i64 %i.012.i.i25
-  store i32 %197, ptr %198, align 4
-  %199 = or disjoint i64 %i.012.i.i25, 1
-  %200 = add nsw i64 %199, %191
-  %201 = load i32, ptr %18, align 4
-  %202 = sext i32 %201 to i64
-  %203 = srem i64 %200, %202
-  %204 = trunc nsw i64 %203 to i32
-  %205 = getelementptr i32, ptr %185, i64 %199
-  store i32 %204, ptr %205, align 4
-  %206 = or disjoint i64 %i.012.i.i25, 2
-  %207 = add nsw i64 %206, %191
-  %208 = load i32, ptr %18, align 4
-  %209 = sext i32 %208 to i64
-  %210 = srem i64 %207, %209
-  %211 = trunc nsw i64 %210 to i32
-  %212 = getelementptr i32, ptr %185, i64 %206
-  store i32 %211, ptr %212, align 4
-  %213 = or disjoint i64 %i.012.i.i25, 3
-  %214 = add nsw i64 %213, %191
-  %215 = load i32, ptr %18, align 4
-  %216 = sext i32 %215 to i64
-  %217 = srem i64 %214, %216
-  %218 = trunc nsw i64 %217 to i32
-  %219 = getelementptr i32, ptr %185, i64 %213
-  store i32 %218, ptr %219, align 4
-  %220 = add nuw nsw i64 %i.012.i.i25, 4
+  %194 = add nsw i64 %i.012.i.i25, %192
+  %195 = load i32, ptr %18, align 4
+  %196 = sext i32 %195 to i64
+  %197 = srem i64 %194, %196
+  %198 = trunc nsw i64 %197 to i32
+  %199 = getelementptr i32, ptr %186, i64 %i.012.i.i25
+  store i32 %198, ptr %199, align 4
+  %200 = or disjoint i64 %i.012.i.i25, 1
+  %201 = add nsw i64 %200, %192
+  %202 = load i32, ptr %18, align 4
+  %203 = sext i32 %202 to i64
+  %204 = srem i64 %201, %203
+  %205 = trunc nsw i64 %204 to i32
+  %206 = getelementptr i32, ptr %186, i64 %200
+  store i32 %205, ptr %206, align 4
+  %207 = or disjoint i64 %i.012.i.i25, 2
+  %208 = add nsw i64 %207, %192
+  %209 = load i32, ptr %18, align 4
+  %210 = sext i32 %209 to i64
+  %211 = srem i64 %208, %210
+  %212 = trunc nsw i64 %211 to i32
+  %213 = getelementptr i32, ptr %186, i64 %207
+  store i32 %212, ptr %213, align 4
+  %214 = or disjoint i64 %i.012.i.i25, 3
+  %215 = add nsw i64 %214, %192
+  %216 = load i32, ptr %18, align 4
+  %217 = sext i32 %216 to i64
+  %218 = srem i64 %215, %217
+  %219 = trunc nsw i64 %218 to i32
+  %220 = getelementptr i32, ptr %186, i64 %214
+  store i32 %219, ptr %220, align 4
+  %221 = add nuw nsw i64 %i.012.i.i25, 4
   %niter37.next.3 = add i64 %niter37, 4
   %niter37.ncmp.3 = icmp eq i64 %niter37.next.3, %unroll_iter36
   br i1 %niter37.ncmp.3, label %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", label %forbody.i.i24
 
 "$Trial.take_pages.exit.loopexit.i27.unr-lcssa":  ; preds = %forbody.i.i24, %forbody.lr.ph.i.i23
-  %i.012.i.i25.unr = phi i64 [ 0, %forbody.lr.ph.i.i23 ], [ %220, %forbody.i.i24 ]
+  %i.012.i.i25.unr = phi i64 [ 0, %forbody.lr.ph.i.i23 ], [ %221, %forbody.i.i24 ]
   %lcmp.mod35.not = icmp eq i64 %xtraiter33, 0
   br i1 %lcmp.mod35.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil
 
 forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa", %forbody.i.i24.epil
-  %i.012.i.i25.epil = phi i64 [ %227, %forbody.i.i24.epil ], [ %i.012.i.i25.unr, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa" ]
+  %i.012.i.i25.epil = phi i64 [ %228, %forbody.i.i24.epil ], [ %i.012.i.i25.unr, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa" ]
   %epil.iter34 = phi i64 [ %epil.iter34.next, %forbody.i.i24.epil ], [ 0, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa" ]
-  %221 = add nsw i64 %i.012.i.i25.epil, %191
-  %222 = load i32, ptr %18, align 4
-  %223 = sext i32 %222 to i64
-  %224 = srem i64 %221, %223
-  %225 = trunc nsw i64 %224 to i32
-  %226 = getelementptr i32, ptr %185, i64 %i.012.i.i25.epil
-  store i32 %225, ptr %226, align 4
-  %227 = add nuw nsw i64 %i.012.i.i25.epil, 1
+  %222 = add nsw i64 %i.012.i.i25.epil, %192
+  %223 = load i32, ptr %18, align 4
+  %224 = sext i32 %223 to i64
+  %225 = srem i64 %222, %224
+  %226 = trunc nsw i64 %225 to i32
+  %227 = getelementptr i32, ptr %186, i64 %i.012.i.i25.epil
+  store i32 %226, ptr %227, align 4
+  %228 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
   br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !138
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
-  %.pre11.i = load i32, ptr %17, align 4
-  %.val.i7.pre.i = load i32, ptr %15, align 4
+  %.pre15.i = load i32, ptr %17, align 4
+  %.val.i11.pre.i = load i32, ptr %15, align 4
   %.val29.i.pre.i = load ptr, ptr %16, align 8
-  %.pre15.i = sext i32 %.pre.i28 to i64
-  %.pre16.i = sext i32 %.val.i7.pre.i to i64
-  %.pre18.i = mul nsw i64 %.pre16.i, %.pre15.i
-  br label %forbody.lr.ph.i8.i
+  %.pre19.i = sext i32 %.pre.i28 to i64
+  %.pre20.i = sext i32 %.val.i11.pre.i to i64
+  %.pre22.i = mul nsw i64 %.pre20.i, %.pre19.i
+  br label %forbody.lr.ph.i12.i
 
-forbody.lr.ph.i8.i:                               ; preds = %then, %"$Trial.take_pages.exit.loopexit.i27"
-  %.pre-phi19.i = phi i64 [ %.pre18.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %184, %then ]
+forbody.lr.ph.i12.i:                              ; preds = %then, %"$Trial.take_pages.exit.loopexit.i27"
+  %.pre-phi23.i = phi i64 [ %.pre22.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %185, %then ]
   %.val29.i.i = phi ptr [ %.val29.i.pre.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %.val11.i.i21, %then ]
-  %228 = phi i32 [ %.pre11.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %186, %then ]
-  %229 = phi i32 [ %.pre.i28, %"$Trial.take_pages.exit.loopexit.i27" ], [ %181, %then ]
-  %230 = add i32 %181, 1
-  store i32 %230, ptr %19, align 4
-  %231 = load ptr, ptr %20, align 8
-  %232 = getelementptr i32, ptr %.val29.i.i, i64 %.pre-phi19.i
-  br label %forbody.i9.i
+  %229 = phi i32 [ %.pre15.i, %"$Trial.take_pages.exit.loopexit.i27" ], [ %187, %then ]
+  %230 = phi i32 [ %.pre.i28, %"$Trial.take_pages.exit.loopexit.i27" ], [ %182, %then ]
+  %231 = add i32 %182, 1
+  store i32 %231, ptr %19, align 4
+  %232 = load ptr, ptr %20, align 8
+  %233 = getelementptr i32, ptr %.val29.i.i, i64 %.pre-phi23.i
+  br label %forbody.i13.i
 
-forbody.i9.i:                                     ; preds = %forbody.i9.i, %forbody.lr.ph.i8.i
-  %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i8.i ], [ %indvars.iv.next.i.i, %forbody.i9.i ]
-  %233 = load i32, ptr %8, align 4
-  %234 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %235 = add i32 %233, %234
-  %236 = add i32 %234, %4
-  %237 = sext i32 %236 to i64
-  %238 = getelementptr i32, ptr %231, i64 %237
-  %239 = load i32, ptr %238, align 4
-  %240 = load ptr, ptr %22, align 8
-  %241 = sext i32 %235 to i64
-  %242 = getelementptr i32, ptr %240, i64 %241
-  store i32 %239, ptr %242, align 4
-  %243 = load ptr, ptr %23, align 8
-  %244 = getelementptr i32, ptr %243, i64 %241
-  store i32 %236, ptr %244, align 4
-  %245 = sdiv i32 %236, %228
-  %246 = sext i32 %245 to i64
-  %247 = getelementptr i32, ptr %232, i64 %246
-  %248 = load i32, ptr %247, align 4
-  %249 = mul i32 %248, %228
-  %250 = srem i32 %236, %228
-  %251 = add i32 %249, %250
-  %252 = load ptr, ptr %24, align 8
-  %253 = getelementptr i32, ptr %252, i64 %241
-  store i32 %251, ptr %253, align 4
+forbody.i13.i:                                    ; preds = %forbody.i13.i, %forbody.lr.ph.i12.i
+  %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i12.i ], [ %indvars.iv.next.i.i, %forbody.i13.i ]
+  %234 = load i32, ptr %8, align 4
+  %235 = trunc nuw nsw i64 %indvars.iv.i.i to i32
+  %236 = add i32 %234, %235
+  %237 = add i32 %235, %4
+  %238 = sext i32 %237 to i64
+  %239 = getelementptr i32, ptr %232, i64 %238
+  %240 = load i32, ptr %239, align 4
+  %241 = load ptr, ptr %22, align 8
+  %242 = sext i32 %236 to i64
+  %243 = getelementptr i32, ptr %241, i64 %242
+  store i32 %240, ptr %243, align 4
+  %244 = load ptr, ptr %23, align 8
+  %245 = getelementptr i32, ptr %244, i64 %242
+  store i32 %237, ptr %245, align 4
+  %246 = sdiv i32 %237, %229
+  %247 = sext i32 %246 to i64
+  %248 = getelementptr i32, ptr %233, i64 %247
+  %249 = load i32, ptr %248, align 4
+  %250 = mul i32 %249, %229
+  %251 = srem i32 %237, %229
+  %252 = add i32 %250, %251
+  %253 = load ptr, ptr %24, align 8
+  %254 = getelementptr i32, ptr %253, i64 %242
+  store i32 %252, ptr %254, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
-  %exitcond.not.i10.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i10.i, label %"$Trial.add_prompt.exit", label %forbody.i9.i
+  %exitcond.not.i14.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
+  br i1 %exitcond.not.i14.i, label %"$StepPlan.add_segment.exit.i", label %forbody.i13.i
 
-"$Trial.add_prompt.exit":                         ; preds = %forbody.i9.i
-  %.pre14.i = load i32, ptr %14, align 4
-  %.pre20.i = sext i32 %.pre14.i to i64
-  %254 = load i32, ptr %8, align 4
-  %255 = add i32 %254, %3
-  store i32 %255, ptr %8, align 4
-  %256 = load ptr, ptr %26, align 8
-  %257 = getelementptr i32, ptr %256, i64 %.pre20.i
-  store i32 %47, ptr %257, align 4
-  %258 = load ptr, ptr %27, align 8
-  %259 = load i32, ptr %14, align 4
-  %260 = sext i32 %259 to i64
-  %261 = getelementptr i32, ptr %258, i64 %260
-  store i32 %229, ptr %261, align 4
-  %262 = load i32, ptr %14, align 4
-  %263 = add i32 %262, 1
-  store i32 %263, ptr %14, align 4
-  %264 = load i32, ptr %8, align 4
-  %265 = load ptr, ptr %10, align 8
-  %266 = sext i32 %263 to i64
-  %267 = getelementptr i32, ptr %265, i64 %266
-  store i32 %264, ptr %267, align 4
+"$StepPlan.add_segment.exit.i":                   ; preds = %forbody.i13.i
+  %.pre18.i = load i32, ptr %14, align 4
+  %.pre24.i = sext i32 %.pre18.i to i64
+  %255 = load i32, ptr %8, align 4
+  %256 = add i32 %255, %3
+  store i32 %256, ptr %8, align 4
+  %257 = load ptr, ptr %26, align 8
+  %258 = getelementptr i32, ptr %257, i64 %.pre24.i
+  store i32 %47, ptr %258, align 4
+  %259 = load ptr, ptr %27, align 8
+  %260 = load i32, ptr %14, align 4
+  %261 = sext i32 %260 to i64
+  %262 = getelementptr i32, ptr %259, i64 %261
+  store i32 %230, ptr %262, align 4
+  %263 = load i32, ptr %14, align 4
+  %264 = add i32 %263, 1
+  store i32 %264, ptr %14, align 4
+  %265 = load i32, ptr %8, align 4
+  %266 = load ptr, ptr %10, align 8
+  %267 = sext i32 %264 to i64
+  %268 = getelementptr i32, ptr %266, i64 %267
+  store i32 %265, ptr %268, align 4
+  %269 = load i32, ptr %45, align 4
+  %270 = icmp eq i32 %269, 0
+  br i1 %270, label %then.i, label %merge1
+
+then.i:                                           ; preds = %"$StepPlan.add_segment.exit.i"
+  %271 = add i32 %265, -1
+  %272 = load i32, ptr %30, align 4
+  %273 = load ptr, ptr %31, align 8
+  %274 = sext i32 %272 to i64
+  %275 = getelementptr i32, ptr %273, i64 %274
+  store i32 %271, ptr %275, align 4
+  %276 = add i32 %272, 1
+  store i32 %276, ptr %30, align 4
+  %277 = load ptr, ptr %32, align 8
+  %278 = getelementptr float, ptr %277, i64 %274
+  store float 0.000000e+00, ptr %278, align 4
+  %279 = load ptr, ptr %33, align 8
+  %280 = getelementptr float, ptr %279, i64 %274
+  store float 1.000000e+00, ptr %280, align 4
+  %281 = load ptr, ptr %34, align 8
+  %282 = getelementptr float, ptr %281, i64 %274
+  store float 0.000000e+00, ptr %282, align 4
+  %283 = load ptr, ptr %35, align 8
+  %284 = getelementptr i32, ptr %283, i64 %274
+  store i32 0, ptr %284, align 4
+  %285 = load ptr, ptr %36, align 8
+  %286 = getelementptr float, ptr %285, i64 %274
+  store float 1.000000e+00, ptr %286, align 4
+  %287 = load ptr, ptr %37, align 8
+  %288 = getelementptr float, ptr %287, i64 %274
+  store float 0.000000e+00, ptr %288, align 4
+  %289 = load ptr, ptr %38, align 8
+  %290 = getelementptr float, ptr %289, i64 %274
+  store float 0.000000e+00, ptr %290, align 4
+  %291 = load ptr, ptr %39, align 8
+  %292 = getelementptr i32, ptr %291, i64 %274
+  store i32 -1, ptr %292, align 4
+  %293 = load ptr, ptr %40, align 8
+  %294 = getelementptr i64, ptr %293, i64 %274
+  store i64 0, ptr %294, align 8
+  %295 = load ptr, ptr %41, align 8
+  %296 = getelementptr i32, ptr %295, i64 %274
+  store i32 %47, ptr %296, align 4
+  %297 = load ptr, ptr %42, align 8
+  %298 = getelementptr i32, ptr %297, i64 %274
+  store i32 -1, ptr %298, align 4
+  %299 = load ptr, ptr %43, align 8
+  %300 = getelementptr i32, ptr %299, i64 %274
+  store i32 -1, ptr %300, align 4
+  %301 = load i32, ptr %44, align 4
+  %302 = load ptr, ptr %11, align 8
+  %303 = sext i32 %276 to i64
+  %304 = getelementptr i32, ptr %302, i64 %303
+  store i32 %301, ptr %304, align 4
+  store i32 %276, ptr %45, align 4
   br label %merge1
 
-merge1:                                           ; preds = %"$Trial.add_decode_rows.exit", %"$Trial.add_prompt.exit"
-  %268 = load ptr, ptr %0, align 8
-  %269 = tail call fastcc i32 @"$RankGroup.launch"(ptr %268, ptr %8, ptr %6)
-  %.not.i = icmp eq i32 %269, 0
+merge1:                                           ; preds = %then.i, %"$StepPlan.add_segment.exit.i", %"$Trial.add_decode_rows.exit"
+  %305 = load ptr, ptr %0, align 8
+  %306 = tail call fastcc i32 @"$RankGroup.launch"(ptr %305, ptr %8, ptr %6)
+  %.not.i = icmp eq i32 %306, 0
   br i1 %.not.i, label %"$RankGroup.step.exit", label %common.ret
 
 "$RankGroup.step.exit":                           ; preds = %merge1
-  %270 = tail call fastcc i32 @"$RankGroup.land"(ptr %268, ptr %7, ptr %6)
-  %.not = icmp eq i32 %270, 0
+  %307 = tail call fastcc i32 @"$RankGroup.land"(ptr %305, ptr %7, ptr %6)
+  %.not = icmp eq i32 %307, 0
   br i1 %.not, label %merge2, label %common.ret
 
 common.ret:                                       ; preds = %merge1, %"$RankGroup.step.exit", %or.lhs.false, %merge5.thread32
-  %common.ret.op = phi i32 [ 0, %merge5.thread32 ], [ 0, %or.lhs.false ], [ %269, %merge1 ], [ %270, %"$RankGroup.step.exit" ]
+  %common.ret.op = phi i32 [ 0, %merge5.thread32 ], [ 0, %or.lhs.false ], [ %306, %merge1 ], [ %307, %"$RankGroup.step.exit" ]
   ret i32 %common.ret.op
 
 merge2:                                           ; preds = %"$RankGroup.step.exit"
-  %271 = load ptr, ptr %0, align 8
-  %272 = getelementptr i8, ptr %271, i64 248
-  %273 = getelementptr i8, ptr %271, i64 304
-  %.val.i = load i64, ptr %273, align 8
-  %274 = add i64 %.val.i, 1
-  %275 = srem i64 %274, 2
-  %276 = getelementptr %7, ptr %272, i64 %275, i32 5
-  %277 = load i64, ptr %276, align 8
+  %308 = load ptr, ptr %0, align 8
+  %309 = getelementptr i8, ptr %308, i64 248
+  %310 = getelementptr i8, ptr %308, i64 304
+  %.val.i = load i64, ptr %310, align 8
+  %311 = add i64 %.val.i, 1
+  %312 = srem i64 %311, 2
+  %313 = getelementptr %7, ptr %309, i64 %312, i32 5
+  %314 = load i64, ptr %313, align 8
   br i1 %49, label %merge5, label %or.lhs.false
 
 merge5:                                           ; preds = %merge2
-  store i64 %277, ptr %5, align 8
+  store i64 %314, ptr %5, align 8
   br label %forbody
 
 or.lhs.false:                                     ; preds = %merge2
-  %278 = load i64, ptr %5, align 8
-  %279 = icmp slt i64 %277, %278
-  br i1 %279, label %merge5.thread32, label %common.ret
+  %315 = load i64, ptr %5, align 8
+  %316 = icmp slt i64 %314, %315
+  br i1 %316, label %merge5.thread32, label %common.ret
 
 merge5.thread32:                                  ; preds = %or.lhs.false
-  store i64 %277, ptr %5, align 8
+  store i64 %314, ptr %5, align 8
   br label %common.ret
 }
 
