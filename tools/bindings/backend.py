@@ -214,19 +214,19 @@ class Device:
         self.synchronise()
         return array
 
-    def matrix_bytes(self, struct) -> int:
+    def bytes_of(self, operation: str, struct) -> int:
+        """What an operation that sizes a struct answers."""
         size = ctypes.c_int64()
-        status = self.table.matrix_bytes(address(struct), address(size))
+        status = getattr(self.table, operation)(address(struct), address(size))
         if status:
-            raise BackendError(status, "matrix_bytes")
+            raise BackendError(status, operation)
         return size.value
 
+    def matrix_bytes(self, struct) -> int:
+        return self.bytes_of("matrix_bytes", struct)
+
     def page_bytes(self, struct) -> int:
-        size = ctypes.c_int64()
-        status = self.table.kv_page_bytes(address(struct), address(size))
-        if status:
-            raise BackendError(status, "kv_page_bytes")
-        return size.value
+        return self.bytes_of("kv_page_bytes", struct)
 
     def page_size(self, wanted: int) -> int:
         """The least page size of this kind that holds `wanted` positions."""
