@@ -11,14 +11,18 @@
 
 namespace glm::kernels::heads {
 
+__device__ inline __nv_bfloat16* query_row(const Launch& launch, int32_t token,
+                                           int32_t head) {
+  return static_cast<__nv_bfloat16*>(launch.args.query) +
+         (int64_t{token} * launch.args.num_heads + head) *
+             launch.cache.head_dim;
+}
+
 template <bool aligned>
-__device__ inline void store_query(const Launch& launch, int32_t token,
-                                   int32_t head, int32_t dim,
-                                   const Values& values) {
+__device__ inline void store_query(const Launch& launch, __nv_bfloat16* row,
+                                   int32_t dim, const Values& values) {
   const int32_t head_dim = launch.cache.head_dim;
   if (dim >= head_dim) return;
-  auto* row = static_cast<__nv_bfloat16*>(launch.args.query) +
-              (int64_t{token} * launch.args.num_heads + head) * head_dim;
   if constexpr (aligned) {
     *reinterpret_cast<uint4*>(row + dim) = round_values(values);
   } else {

@@ -185,10 +185,13 @@ template <int32_t num>
 __device__ void divide_by_head_dim(const Launch& launch, float (&sums)[num]) {
   const float inverse = launch.exact_inverse_of_head_dim;
   const float head_dim = static_cast<float>(launch.cache.head_dim);
+  if (inverse > 0.0f) {
 #pragma unroll
-  for (int32_t i = 0; i < num; ++i)
-    sums[i] = inverse > 0.0f ? __fmul_rn(sums[i], inverse)
-                             : __fdiv_rn(sums[i], head_dim);
+    for (int32_t i = 0; i < num; ++i) sums[i] = __fmul_rn(sums[i], inverse);
+  } else {
+#pragma unroll
+    for (int32_t i = 0; i < num; ++i) sums[i] = __fdiv_rn(sums[i], head_dim);
+  }
 }
 
 template <int32_t num>

@@ -14,10 +14,10 @@ using heads::Launch;
 constexpr int32_t kMostThreads = 224;
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kFewRows = 16;
-constexpr int32_t kMostHeads = 8;
+constexpr int32_t kMostHeads = 4;
 
 constexpr int32_t least_resident_blocks(int32_t heads_at_once) {
-  return heads_at_once == kMostHeads ? 2 : 4;
+  return heads_at_once >= 4 ? 3 : 4;
 }
 
 constexpr int32_t most_launched_blocks(int32_t heads_at_once) {
@@ -68,50 +68,84 @@ __device__ Place place_of(const Launch& launch) {
   return place;
 }
 
-__device__ const __nv_bfloat16* head_at(const Launch& launch,
-                                        const Place& place, int32_t i) {
+__device__ const __nv_bfloat16* first_head(const Launch& launch,
+                                           const Place& place) {
   const int32_t num_heads =
       launch.args.num_heads + 2 * launch.cache.num_kv_heads;
-  const int32_t head = min(place.share.first + i, num_heads - 1);
+  const int32_t head = min(place.share.first, num_heads - 1);
   return static_cast<const __nv_bfloat16*>(launch.args.qkv) +
          (int64_t{place.token} * num_heads + head) * launch.cache.head_dim;
 }
 
-template <bool aligned, bool scaled>
-__device__ void store_head(const Launch& launch, const Place& place, int32_t i,
-                           uint4 raw, const heads::Values& values) {
-  const int32_t head = place.share.first + i;
+template <bool scaled>
+__device__ void store_page_head(const Launch& launch, const Place& place,
+                                int32_t head, uint4 raw,
+                                const heads::Values& values) {
   const int32_t kv_head = head - launch.args.num_heads;
   const int32_t value_head = kv_head - launch.cache.num_kv_heads;
-  if (i >= place.share.count) return;
-  if (place.is_query)
-    heads::store_query<aligned>(launch, place.token, head, place.dim, values);
-  else if (value_head < 0)
+  if (value_head < 0)
     heads::store_page<scaled>(launch, place.page, kv_head, false, values);
   else
     heads::store_page<scaled>(launch, place.page, value_head, true,
                               heads::to_floats(raw));
 }
 
+template <bool aligned, int32_t num>
+struct OwnHeads {
+  const __nv_bfloat16* first;
+  uint4 raw[num];
+  float factor[num];
+
+  __device__ OwnHeads(const Launch& launch, const Place& place, bool has_norm)
+      : first(first_head(launch, place)) {
+#pragma unroll
+    for (int32_t i = 0; i < num; ++i)
+      raw[i] = heads::load_raw<aligned>(at(launch, place, i), place.dim,
+                                        launch.cache.head_dim);
+    heads::inverse_norms(launch, raw, factor);
+    if (has_norm) return;
+#pragma unroll
+    for (int32_t i = 0; i < num; ++i) factor[i] = 1.0f;
+  }
+
+  __device__ const __nv_bfloat16* at(const Launch& launch, const Place& place,
+                                     int32_t i) const {
+    return first +
+           max(min(i, place.share.count - 1), 0) * launch.cache.head_dim;
+  }
+
+  __device__ heads::Values turned(const Launch& launch, const Place& place,
+                                  const Gains& gains, int32_t i) const {
+    const uint4 partner = heads::load_partner<aligned>(
+        launch, at(launch, place, i), place.dim, raw[i]);
+    return heads::normed_and_turned(raw[i], partner, gains, factor[i]);
+  }
+};
+
 template <bool aligned, bool scaled, int32_t num>
 __device__ void finish_heads(const Launch& launch, const Place& place,
                              const Gains& gains, bool has_norm) {
-  uint4 raw[num];
-  float factor[num];
+  const OwnHeads<aligned, num> own(launch, place, has_norm);
+  const bool holds_queries = __any_sync(~0u, place.is_query);
+  const bool holds_pages = __any_sync(~0u, !place.is_query);
+  __nv_bfloat16* query =
+      heads::query_row(launch, place.token, place.share.first);
+  if (holds_queries)
 #pragma unroll
-  for (int32_t i = 0; i < num; ++i)
-    raw[i] = heads::load_raw<aligned>(head_at(launch, place, i), place.dim,
-                                      launch.cache.head_dim);
-  heads::inverse_norms(launch, raw, factor);
+    for (int32_t i = 0; i < num; ++i) {
+      const heads::Values values = own.turned(launch, place, gains, i);
+      if (place.is_query && i < place.share.count)
+        heads::store_query<aligned>(launch, query + i * launch.cache.head_dim,
+                                    place.dim, values);
+    }
+  if (holds_pages)
 #pragma unroll
-  for (int32_t i = 0; i < num; ++i) {
-    const uint4 partner = heads::load_partner<aligned>(
-        launch, head_at(launch, place, i), place.dim, raw[i]);
-    store_head<aligned, scaled>(
-        launch, place, i, raw[i],
-        heads::normed_and_turned(raw[i], partner, gains,
-                                 has_norm ? factor[i] : 1.0f));
-  }
+    for (int32_t i = 0; i < num; ++i) {
+      const heads::Values values = own.turned(launch, place, gains, i);
+      if (!place.is_query && i < place.share.count)
+        store_page_head<scaled>(launch, place, place.share.first + i,
+                                own.raw[i], values);
+    }
 }
 
 template <bool aligned, int32_t heads_at_once, bool scaled>
@@ -180,7 +214,6 @@ void launch_wide(const Context& context, const Launch& arguments,
                  int32_t heads_at_once) {
   if (heads_at_once == 1) return launch_heads<true, 1>(context, arguments);
   if (heads_at_once == 2) return launch_heads<true, 2>(context, arguments);
-  if (heads_at_once == 4) return launch_heads<true, 4>(context, arguments);
   launch_heads<true, kMostHeads>(context, arguments);
 }
 
@@ -224,7 +257,7 @@ void norm_rope_store(const Context& context,
                             exact_inverse(args.cache->head_dim)};
   if (!allows_wide_accesses(arguments))
     return launch_heads<false, 1>(context, arguments);
-  for (int32_t heads_at_once : {1, 2, 4}) {
+  for (int32_t heads_at_once : {1, 2}) {
     const int64_t of_token = blocks_of(arguments, heads_at_once).of_token;
     if (of_token == 1 || args.num_tokens * of_token <=
                              int64_t{most_launched_blocks(heads_at_once)} *

@@ -144,13 +144,13 @@ class Experts {
     product.output = at<uint8_t>(is_fp8_ ? layout_.hidden : layout_.inner);
     product.output_stride = layout_.hidden_stride;
     product.token_scale = is_fp8_ ? at<float>(layout_.input_scale) : nullptr;
-    const CUtensorMap map =
-        prefill::tokens_map(kWhere, at<uint8_t>(layout_.gathered), matrix.dtype,
-                            num_choices_, hidden_size_, layout_.input_stride);
+    const prefill::TokenMaps maps =
+        prefill::token_maps(kWhere, at<uint8_t>(layout_.gathered), matrix.dtype,
+                            product, hidden_size_, layout_.input_stride);
     if (is_fp8_)
-      prefill::product_fp8_swiglu(context_, map, product);
+      prefill::product_fp8_swiglu(context_, maps, product);
     else
-      prefill::product_bf16_swiglu(context_, map, product);
+      prefill::product_bf16_swiglu(context_, maps, product);
   }
 
   void multiply_down() const {
@@ -161,13 +161,13 @@ class Experts {
     product.wide_stores = true;
     product.output_stride = layout_.product_stride;
     product.token_scale = is_fp8_ ? at<float>(layout_.hidden_scale) : nullptr;
-    const CUtensorMap map = prefill::tokens_map(
-        kWhere, at<uint8_t>(layout_.inner), matrix.dtype, num_choices_, width_,
+    const prefill::TokenMaps maps = prefill::token_maps(
+        kWhere, at<uint8_t>(layout_.inner), matrix.dtype, product, width_,
         layout_.hidden_stride * dtype_bytes(matrix.dtype));
     if (is_fp8_)
-      prefill::product_fp8_partial(context_, map, product);
+      prefill::product_fp8_partial(context_, maps, product);
     else
-      prefill::product_bf16_partial(context_, map, product);
+      prefill::product_bf16_partial(context_, maps, product);
   }
 
   const Context& context_;

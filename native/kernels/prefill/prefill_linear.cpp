@@ -41,13 +41,13 @@ void prefill_linear(const Context& context, const glm_linear_args& args) {
   product.output = args.output;
   product.output_stride = matrix.rows;
   product.wide_stores = are_stores_wide(matrix, args.output);
-  const CUtensorMap map = prefill::tokens_map(
-      kWhere, tokens, matrix.dtype, args.num_tokens, matrix.columns,
-      int64_t{matrix.columns} * dtype_bytes(matrix.dtype));
+  const prefill::TokenMaps maps =
+      prefill::token_maps(kWhere, tokens, matrix.dtype, product, matrix.columns,
+                          int64_t{matrix.columns} * dtype_bytes(matrix.dtype));
   if (is_fp8)
-    prefill::product_fp8(context, map, product);
+    prefill::product_fp8(context, maps, product);
   else
-    prefill::product_bf16(context, map, product);
+    prefill::product_bf16(context, maps, product);
 }
 
 }

@@ -14,7 +14,6 @@ namespace glm::kernels::prefill {
 constexpr int32_t kTileTokens = 256;
 constexpr int32_t kPromotedTileTokens = 192;
 constexpr int32_t kSmallTileTokens = 64;
-constexpr int32_t kSliceTokens = 32;
 constexpr int32_t kWidthStep = 16;
 constexpr int32_t kClusterSize = 2;
 constexpr int32_t kNumConsumers = 256;
@@ -22,6 +21,10 @@ constexpr int32_t kMostKeepingBlocks = 132;
 constexpr int64_t kKeptBlockBytes =
     int64_t{kTileTokens} / 2 * kNumConsumers * sizeof(float);
 constexpr int64_t kKeptBytes = kMostKeepingBlocks * kKeptBlockBytes;
+
+struct TokenMaps {
+  CUtensorMap of_width[kTileTokens / kWidthStep];
+};
 
 struct Product {
   const uint8_t* weights = nullptr;
@@ -52,21 +55,21 @@ int32_t tile_tokens_of(int32_t dtype, int32_t num_clusters,
 int32_t expert_tile_tokens_of(int32_t dtype, int32_t num_choices,
                               int32_t num_experts);
 
-CUtensorMap tokens_map(const char* where, const void* data, int32_t dtype,
-                       int64_t num_tokens, int64_t columns,
-                       int64_t stride_bytes);
+TokenMaps token_maps(const char* where, const void* data, int32_t dtype,
+                     const Product& product, int64_t columns,
+                     int64_t stride_bytes);
 
-void product_fp8(const Context& context, const CUtensorMap& tokens,
+void product_fp8(const Context& context, const TokenMaps& tokens,
                  const Product& product);
-void product_bf16(const Context& context, const CUtensorMap& tokens,
+void product_bf16(const Context& context, const TokenMaps& tokens,
                   const Product& product);
-void product_fp8_partial(const Context& context, const CUtensorMap& tokens,
+void product_fp8_partial(const Context& context, const TokenMaps& tokens,
                          const Product& product);
-void product_bf16_partial(const Context& context, const CUtensorMap& tokens,
+void product_bf16_partial(const Context& context, const TokenMaps& tokens,
                           const Product& product);
-void product_fp8_swiglu(const Context& context, const CUtensorMap& tokens,
+void product_fp8_swiglu(const Context& context, const TokenMaps& tokens,
                         const Product& product);
-void product_bf16_swiglu(const Context& context, const CUtensorMap& tokens,
+void product_bf16_swiglu(const Context& context, const TokenMaps& tokens,
                          const Product& product);
 
 }

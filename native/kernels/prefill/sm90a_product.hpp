@@ -20,7 +20,6 @@ namespace glm::kernels::prefill {
 
 constexpr int32_t kRingBytes = 200 * 1024;
 constexpr int32_t kMaxStages = 6;
-constexpr int32_t kSliceBytes = kSliceTokens * kTileRowBytes;
 constexpr int32_t kNumThreads = kNumConsumers + 128;
 constexpr int32_t kConsumerRegisters = 224;
 constexpr int32_t kProducerRegisters = 56;
@@ -30,6 +29,10 @@ constexpr uint32_t kStepUnits = 2;
 constexpr int32_t kHalfTileBytes = kTileBytes / 2;
 constexpr int32_t kVectorValues = 4;
 constexpr int32_t kKeptVectors = kTileTokens / 2 / kVectorValues;
+
+__device__ inline int32_t width_of(int32_t num_tokens) {
+  return (num_tokens + kWidthStep - 1) / kWidthStep * kWidthStep;
+}
 
 struct Shared {
   uint8_t stages[kRingBytes];
@@ -44,8 +47,8 @@ struct Shared {
 class Ring {
  public:
   __device__ explicit Ring(const Product& product)
-      : stage_bytes_(kTileBytes + (product.tile_tokens + kSliceTokens - 1) /
-                                      kSliceTokens * kSliceBytes),
+      : stage_bytes_(kTileBytes +
+                     width_of(product.tile_tokens) * kTileRowBytes),
         num_stages_(min(kMaxStages, kRingBytes / stage_bytes_)) {}
 
   __device__ void advance() {
@@ -243,16 +246,14 @@ __device__ inline void accumulate_tokens(Shared& shared, Ring& ring,
   accumulate<Type, columns>(shared, ring, product, prepared, sums, group);
 }
 
-__device__ inline int32_t num_slices(const Tile& tile) {
-  return (tile.num_tokens + kSliceTokens - 1) / kSliceTokens;
-}
-
 template <typename Type>
 __device__ inline void load_tile(Shared& shared, Ring& ring,
-                                 const CUtensorMap* tokens,
+                                 const TokenMaps& tokens,
                                  const Product& product, const Tile& tile,
                                  int32_t rank) {
-  const int32_t slices = num_slices(tile);
+  const int32_t width = width_of(tile.num_tokens);
+  const int32_t own_begin = width / kClusterSize * rank;
+  const CUtensorMap* map = &tokens.of_width[width / kWidthStep - 1];
   const int32_t row_tile =
       min(tile.row_pair * kClusterSize + rank, product.num_row_tiles - 1);
   const uint8_t* weights =
@@ -263,23 +264,24 @@ __device__ inline void load_tile(Shared& shared, Ring& ring,
     uint64_t* full = &shared.full[ring.stage];
     ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
     ptx::barrier_expect(
-        full, static_cast<uint32_t>(kTileBytes + slices * kSliceBytes));
+        full, static_cast<uint32_t>(kTileBytes + width * kTileRowBytes));
     ptx::bulk_copy(stage, weights + int64_t{column} * kTileBytes, kTileBytes,
                    full);
-    for (int32_t slice = rank; slice < slices; slice += kClusterSize)
-      ptx::tensor_copy_multicast(stage + kTileBytes + slice * kSliceBytes,
-                                 tokens, column * Type::kTileColumns,
-                                 tile.token_begin + slice * kSliceTokens, full,
-                                 (1 << kClusterSize) - 1);
+    ptx::tensor_copy_multicast(stage + kTileBytes + own_begin * kTileRowBytes,
+                               map, column * Type::kTileColumns,
+                               tile.token_begin + own_begin, full,
+                               (1 << kClusterSize) - 1);
     ring.advance();
   }
 }
 
 template <typename Type>
-__device__ inline void produce(Shared& shared, const CUtensorMap* tokens,
+__device__ inline void produce(Shared& shared, const TokenMaps& tokens,
                                const Product& product, int32_t rank) {
-  if (threadIdx.x % 32 != 0) return;
-  ptx::tensor_prefetch(tokens);
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+  if (lane * kWidthStep < product.tile_tokens)
+    ptx::tensor_prefetch(&tokens.of_width[lane]);
+  if (lane != 0) return;
   Schedule schedule(product);
   Ring ring(product);
   Tile tile;
@@ -354,7 +356,7 @@ __device__ inline void init_barriers(Shared& shared) {
 
 template <typename Type, Output output>
 __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
-    const __grid_constant__ CUtensorMap tokens,
+    const __grid_constant__ TokenMaps tokens,
     const __grid_constant__ Product product) {
   extern __shared__ __align__(1024) uint8_t memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
@@ -369,7 +371,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
     ptx::shrink_registers<kProducerRegisters>();
     const int32_t warp =
         (static_cast<int32_t>(threadIdx.x) - kNumConsumers) / 32;
-    if (warp == 0) produce<Type>(shared, &tokens, product, rank);
+    if (warp == 0) produce<Type>(shared, tokens, product, rank);
     if (warp == 1) prepare(shared, product, rank);
   } else {
     ptx::grow_registers<kConsumerRegisters>();
@@ -382,7 +384,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
 
 template <typename Type, Output output>
 void launch_product(const char* where, const Context& context,
-                    const CUtensorMap& tokens, const Product& product) {
+                    const TokenMaps& tokens, const Product& product) {
   LaunchShape shape;
   const int64_t pairs = ceil_divide(product.num_row_tiles, kClusterSize);
   const int32_t blocks =

@@ -12,20 +12,24 @@ constexpr int32_t kTokensOfOverhead = 32;
 
 }
 
-CUtensorMap tokens_map(const char* where, const void* data, int32_t dtype,
-                       int64_t num_tokens, int64_t columns,
-                       int64_t stride_bytes) {
+TokenMaps token_maps(const char* where, const void* data, int32_t dtype,
+                     const Product& product, int64_t columns,
+                     int64_t stride_bytes) {
   RowBoxes boxes;
   boxes.data = data;
   boxes.element = dtype == GLM_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                           : CU_TENSOR_MAP_DATA_TYPE_UINT8;
   boxes.columns = columns;
-  boxes.num_rows = num_tokens;
+  boxes.num_rows = product.num_tokens;
   boxes.stride_bytes = stride_bytes;
   boxes.box_columns = kTileRowBytes / dtype_bytes(dtype);
-  boxes.box_rows = kSliceTokens;
   boxes.promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
-  return tensor_map(where, boxes);
+  TokenMaps maps;
+  for (int32_t i = 0; i * kWidthStep < product.tile_tokens; ++i) {
+    boxes.box_rows = (i + 1) * kWidthStep / kClusterSize;
+    maps.of_width[i] = tensor_map(where, boxes);
+  }
+  return maps;
 }
 
 Product describe(const glm_matrix& matrix) {
