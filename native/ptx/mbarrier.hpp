@@ -42,6 +42,13 @@ __device__ inline void barrier_arrive(uint64_t* barrier) {
   barrier_arrive(shared_address(barrier));
 }
 
+__device__ inline void barrier_arrive(uint64_t* barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+
 __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\n"

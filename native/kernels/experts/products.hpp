@@ -125,6 +125,8 @@ struct Work {
   Unit unit;
   int32_t slot;
   uint32_t parity;
+  bool is_own;
+  TeamShare share;
 };
 
 template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
@@ -132,14 +134,15 @@ __device__ inline void run_product(const Frame& frame, RingCursor& ring,
                                    Turn& turn, const Work& work) {
   float sum[StageShape<rows>::kRowBlocks][columns / 2];
   UnitQueue& queue = frame.shared.queue;
-  ExpertList list = frame.shared.lists[work.unit.list];
+  ExpertList list = work.share.of(frame.shared.lists[work.unit.list]);
   UnitScales<rows> scales;
   scales.load_rows(frame, work.unit, list.expert);
-  scales.token = queue.token_scale[work.slot];
-  turn.await();
+  scales.token = queue.token_scale[work.slot] + work.share.first_token;
+  if (work.is_own) turn.await();
   multiply_unit<dtype, rows, columns, max_columns>(
-      frame, ring, matrix_of(frame, work.unit).num_column_tiles, sum);
-  turn.pass();
+      frame, ring, matrix_of(frame, work.unit).num_column_tiles, work.share,
+      sum);
+  if (work.is_own) turn.pass();
   ptx::barrier_wait(&queue.scaled[work.slot], work.parity);
   store_unit<rows, columns>(frame, work.unit, list, scales, sum);
 }
@@ -147,7 +150,7 @@ __device__ inline void run_product(const Frame& frame, RingCursor& ring,
 template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void choose_product(const Frame& frame, RingCursor& ring,
                                       Turn& turn, const Work& work) {
-  int32_t count = frame.shared.lists[work.unit.list].count;
+  int32_t count = work.share.of(frame.shared.lists[work.unit.list]).count;
   if constexpr (max_columns > 16)
     if (count > 16)
       return run_product<dtype, rows, 32, max_columns>(frame, ring, turn, work);
@@ -169,6 +172,14 @@ __device__ inline void report_stored(UnitQueue& queue, int32_t slot) {
   ptx::warp_arrive(&queue.stored[slot]);
 }
 
+template <int32_t max_columns>
+__device__ inline TeamShare share_of(const Frame& frame, const Unit& unit,
+                                     bool is_own) {
+  bool is_whole = max_columns <= kTeamTokens || unit.phase == Phase::combine ||
+                  frame.shared.lists[unit.list].count <= kTeamTokens;
+  return {is_whole || is_own ? 0 : kTeamTokens, is_whole};
+}
+
 template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void run_units(const Frame& frame) {
   QueueCursor queue;
@@ -176,16 +187,18 @@ __device__ inline void run_units(const Frame& frame) {
   Turn turn(frame.shared);
   int32_t team = 0;
   while (true) {
-    Work work = {{}, queue.slot, queue.parity};
+    Work work = {{}, queue.slot, queue.parity, team == own_team(), {0, true}};
     int32_t index = pop_unit(frame.shared.queue, queue);
     if (index == kNoUnit) return;
     work.unit = frame.unit_at(index);
     bool is_combine = work.unit.phase == Phase::combine;
-    bool is_own = team == own_team();
-    if (!is_combine && is_own)
+    work.share = share_of<max_columns>(frame, work.unit, work.is_own);
+    if (!is_combine && (work.is_own || !work.share.is_whole))
       choose_product<dtype, rows, max_columns>(frame, ring, turn, work);
-    if (!is_combine && !is_own) skip_unit<rows>(frame, ring, work.unit);
-    if (is_own) report_stored(frame.shared.queue, work.slot);
+    else if (!is_combine)
+      skip_unit<rows>(frame, ring, work.unit);
+    if (!work.share.is_whole) meet_teams();
+    if (work.is_own) report_stored(frame.shared.queue, work.slot);
     if (is_combine && frame.is_shared_combine(index))
       run_combine<rows>(frame, work.unit,
                         kFinishWarps + threadIdx.x / kWarpThreads,

@@ -140,6 +140,26 @@ __device__ inline const StreamedMatrix& matrix_of(const Frame& frame,
   return unit.phase == Phase::down ? frame.p.down : frame.p.gate_up;
 }
 
+struct TeamShare {
+  int32_t first_token;
+  bool is_whole;
+
+  __device__ uint32_t arrivals() const { return is_whole ? kTeams : 1; }
+
+  __device__ ExpertList of(const ExpertList& list) const {
+    if (is_whole) return list;
+    ExpertList own = list;
+    own.begin += static_cast<uint16_t>(first_token);
+    own.count = static_cast<uint16_t>(
+        first_token == 0 ? kTeamTokens : list.count - first_token);
+    return own;
+  }
+};
+
+__device__ inline void meet_teams() {
+  asm volatile("bar.sync 4, %0;" ::"n"(kProductThreads) : "memory");
+}
+
 class Turn {
  public:
   __device__ explicit Turn(SharedState& shared)

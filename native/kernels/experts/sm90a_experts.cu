@@ -24,7 +24,7 @@ __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
   int32_t warp = threadIdx.x / kWarpThreads;
   for (int32_t stage = warp; stage < num_stages; stage += kNumWarps) {
     ptx::barrier_init(&shared.ring.full[stage], 1 + kWarpThreads);
-    ptx::barrier_init(&shared.ring.empty[stage], kTeamWarps);
+    ptx::barrier_init(&shared.ring.empty[stage], kProductWarps);
   }
   for (int32_t slot = warp; slot < kQueueUnits; slot += kNumWarps)
     init_slot(shared.queue, slot);
@@ -143,7 +143,7 @@ void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
     return with(launch_shape<dtype, kSmallestUnitRows, 8>);
   if (p.num_tokens <= 8) return with(launch_shape<dtype, kTileRows, 8>);
   if (p.num_tokens <= 16) return with(launch_shape<dtype, kTileRows, 16>);
-  with(launch_shape<dtype, kTileRows, 32>);
+  with(launch_shape<dtype, kTileRows, kMaxListTokens>);
 }
 
 }

@@ -108,6 +108,7 @@ __device__ inline void add_stage(
 template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
 __device__ inline void multiply_unit(
     const Frame& frame, RingCursor& cursor, int32_t num_tiles,
+    const TeamShare& share,
     float (&sum)[StageShape<rows>::kRowBlocks][columns / 2]) {
   constexpr int32_t kTiles = StageShape<rows>::kTiles;
 #pragma unroll
@@ -121,10 +122,12 @@ __device__ inline void multiply_unit(
     add_stage<dtype, rows, columns, max_columns>(
         sum,
         {ptx::swizzled_descriptor(stage),
-         ptx::swizzled_descriptor(stage + kTileBytes)},
+         ptx::swizzled_descriptor(stage + kTileBytes +
+                                  share.first_token * kTileRowBytes)},
         num_tiles - tile);
     if (threadIdx.x % kWarpThreads == 0)
-      ptx::barrier_arrive(&frame.ring.barriers->empty[cursor.stage]);
+      ptx::barrier_arrive(&frame.ring.barriers->empty[cursor.stage],
+                          share.arrivals());
     cursor.advance(frame.ring);
   }
 }
