@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
+local costs = require("terra.scheduling.costs")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
@@ -14,11 +15,22 @@ return function(Loop)
       or (self.wake_ns > 0 and threads.now_ns() >= self.wake_ns)
   end
 
+  terra Loop:is_early() : bool
+    return self.plan_due_ns > 0 and threads.now_ns() < self.plan_due_ns
+  end
+
+  terra Loop:next_look(has_room : bool) : int64
+    if self:is_early() then
+      return self.plan_due_ns
+    end
+    return terralib.select(has_room, self.wake_ns, 0LL)
+  end
+
   terra Loop:await_work() : bool
     self:lock()
     var has_room = self.events:make_room(2 * self.max_live)
-    while not self.is_stopping and not (has_room and self:has_work()) do
-      threads.wait_until(&self.work, &self.mutex, terralib.select(has_room, self.wake_ns, 0LL))
+    while not self.is_stopping and (self:is_early() or not (has_room and self:has_work())) do
+      threads.wait_until(&self.work, &self.mutex, self:next_look(has_room))
       has_room = self.events:make_room(2 * self.max_live)
     end
     var stopping = self.is_stopping
@@ -91,6 +103,7 @@ return function(Loop)
 
   terra Loop:land()
     self:sample()
+    self.plan_due_ns = 0
     if not self.scheduler:is_in_flight() then
       return
     end
@@ -127,8 +140,13 @@ return function(Loop)
     self.scheduler:launch()
     self.launched_step = self.planned_step
     self.launched_ns = threads.now_ns()
-    if self:lands_at_once() and not self.scheduler.is_unsampled then
+    if self.scheduler.is_unsampled then
+      return
+    end
+    if self:lands_at_once() then
       self:land()
+    else
+      self.plan_due_ns = self.launched_ns + costs.planning_delay(self.launched_step.expected_ns)
     end
   end
 

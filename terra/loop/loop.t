@@ -82,6 +82,7 @@ local Loop = terralib.memoize(function(RankGroup)
     launch_ns : int64
     mask_wait_ns : int64
     launched_ns : int64
+    plan_due_ns : int64
     landed_ns : int64
     decode_ns : int64
     mask_due_ns : int64

@@ -6,6 +6,8 @@ local costs = { most_levels = 48 }
 
 local least_factor, most_factor = 0.8, 1.25
 local num_averaged = 16
+local kept_share = 4
+local kept_ns = 5000000LL
 
 local struct CostTable {
   size : int32
@@ -93,6 +95,12 @@ end
 
 terra StepCosts:of_step(num_rows : int64, decode_context : int64, prefill_context : int64) : int64
   return self.rows:at(num_rows) + [int64](self.decode_context_ns * decode_context) + self:of_prefill_context(prefill_context)
+end
+
+terra costs.planning_delay(expected_ns : int64) : int64
+  var kept = expected_ns / kept_share
+  kept = terralib.select(kept > kept_ns, kept, kept_ns)
+  return terralib.select(expected_ns > kept, expected_ns - kept, 0LL)
 end
 
 terra costs.context_of(position : int64, num_tokens : int64) : int64

@@ -4,6 +4,7 @@ A step of n rows, of decode or of prompts, costs `STEP + n * ROW` microseconds h
 """
 
 import random
+import time
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from tests.reference.capitals import CAPITALS, prompts
 STEP, ROW = 2000, 500
 COSTS = {"step_us": STEP, "row_us": ROW}
 PAGE = 4
+LATE = 0.1
 
 
 def cost_us(num_rows: int) -> int:
@@ -257,3 +259,28 @@ def test_the_budget_is_zero_on_the_cpu_device_and_80_on_one_that_works_on_its_ow
         Engine(EngineOptions(CAPITALS, device="cpu", step_budget_ms=-2))
     for budget in (0, 30):
         assert plan_of(CAPITALS, step_budget_ms=budget)["step_budget_ms"] == budget
+
+
+def tokens_beside_first(step_us: int) -> int:
+    """Tokens of a running request until the first of one that was submitted `LATE` seconds after
+    its first, with plans ahead and steps of which each is expected to take `step_us`."""
+    costs = {"step_budget_ms": 1000, "step_us": step_us, "max_seq": 4096, "num_pages": 2048}
+    with Ledger(is_manual=0, plans_ahead=1, **costs) as ledger:
+        running = ledger.submit(request(4, max_tokens=4000))
+        assert ledger.wait(60)
+        events = ledger.poll()
+        time.sleep(LATE)
+        late = ledger.submit(request(4, max_tokens=1, key=1))
+        while not any(event.request_id == late for event in events):
+            assert ledger.wait(60)
+            events += ledger.poll()
+    before = [event.request_id for event in events]
+    return before[: before.index(late)].count(running)
+
+
+def test_a_step_is_planned_late_in_the_one_before_it():
+    """The request comes while the second step runs and has its first token from the third; where
+    nothing is expected to last, as many steps as the thread makes have gone by."""
+    assert tokens_beside_first(step_us=800_000) == 3
+    assert tokens_beside_first(step_us=0) > 3
+

@@ -1060,18 +1060,20 @@ entry:
   %text.i.i.i = alloca [256 x i8], align 1
   %step.sroa.6.i = alloca { i64, i64 }, align 8
   %step.sroa.9.i = alloca [12 x i8], align 4
-  %time.i18 = alloca %6, align 8
+  %time.i19 = alloca %6, align 8
   %time.i = alloca %6, align 8
   %message = alloca %4, align 8
   tail call fastcc void @"$Loop.sample"(ptr %0)
-  %1 = getelementptr i8, ptr %0, i64 712
-  %2 = getelementptr i8, ptr %0, i64 1832
-  %.val = load i64, ptr %2, align 8
-  %3 = icmp sgt i64 %.val, 0
-  br i1 %3, label %merge, label %common.ret
+  %1 = getelementptr i8, ptr %0, i64 3944
+  store i64 0, ptr %1, align 8
+  %2 = getelementptr i8, ptr %0, i64 712
+  %3 = getelementptr i8, ptr %0, i64 1832
+  %.val = load i64, ptr %3, align 8
+  %4 = icmp sgt i64 %.val, 0
+  br i1 %4, label %merge, label %common.ret
 
 common.ret.sink.split:                            ; preds = %merge1.i.i, %merge1.i, %else3, %"$Loop.record_step.exit"
-  store i64 0, ptr %2, align 8
+  store i64 0, ptr %3, align 8
   br label %common.ret
 
 common.ret:                                       ; preds = %common.ret.sink.split, %entry
@@ -1080,272 +1082,272 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
-  %4 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
-  %5 = load i64, ptr %time.i, align 8
-  %6 = getelementptr inbounds i8, ptr %time.i, i64 8
-  %7 = load i64, ptr %6, align 8
+  %5 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
+  %6 = load i64, ptr %time.i, align 8
+  %7 = getelementptr inbounds i8, ptr %time.i, i64 8
+  %8 = load i64, ptr %7, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %0, i64 2272
-  %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
-  %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
-  %12 = load i64, ptr %time.i18, align 8
-  %13 = mul i64 %12, 1000000000
-  %14 = getelementptr inbounds i8, ptr %time.i18, i64 8
-  %15 = load i64, ptr %14, align 8
-  %16 = add i64 %13, %15
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
-  %17 = getelementptr i8, ptr %0, i64 3904
-  %18 = load i64, ptr %17, align 8
-  %.neg = mul i64 %5, -1000000000
-  %.neg28 = sub i64 %.neg, %7
-  %19 = add i64 %.neg28, %16
-  %20 = add i64 %19, %18
-  store i64 %20, ptr %17, align 8
-  %21 = icmp eq i32 %10, 0
-  br i1 %21, label %then2, label %else3
+  %9 = load ptr, ptr %0, align 8
+  %10 = getelementptr i8, ptr %0, i64 2272
+  %11 = call fastcc i32 @"$RankGroup.land"(ptr %9, ptr %10, ptr nonnull %message)
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i19)
+  %12 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i19)
+  %13 = load i64, ptr %time.i19, align 8
+  %14 = mul i64 %13, 1000000000
+  %15 = getelementptr inbounds i8, ptr %time.i19, i64 8
+  %16 = load i64, ptr %15, align 8
+  %17 = add i64 %14, %16
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i19)
+  %18 = getelementptr i8, ptr %0, i64 3904
+  %19 = load i64, ptr %18, align 8
+  %.neg = mul i64 %6, -1000000000
+  %.neg29 = sub i64 %.neg, %8
+  %20 = add i64 %.neg29, %17
+  %21 = add i64 %20, %19
+  store i64 %21, ptr %18, align 8
+  %22 = icmp eq i32 %11, 0
+  br i1 %22, label %then2, label %else3
 
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.6.i)
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.9.i)
-  %step.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4072
+  %step.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4080
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.620.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4088
+  %step.sroa.620.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4096
   %step.sroa.620.0.copyload.i = load i32, ptr %step.sroa.620.0..sroa_idx.i, align 8
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4092
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4100
   %step.sroa.7.0.copyload.i = load i32, ptr %step.sroa.7.0..sroa_idx.i, align 4
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4096
-  %22 = load i64, ptr %step.sroa.8.0..sroa_idx.i, align 8
-  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4108
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4104
+  %23 = load i64, ptr %step.sroa.8.0..sroa_idx.i, align 8
+  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4116
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.0..sroa_idx.i, i64 12, i1 false)
-  %step.sroa.930.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4120
+  %step.sroa.930.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4128
   %step.sroa.930.0.copyload.i = load i64, ptr %step.sroa.930.0..sroa_idx.i, align 8
-  %23 = getelementptr i8, ptr %0, i64 3944
-  store i64 %16, ptr %23, align 8
-  %24 = load ptr, ptr %0, align 8
-  %25 = getelementptr i8, ptr %24, i64 248
-  %26 = getelementptr i8, ptr %24, i64 304
-  %.val.i.i = load i64, ptr %26, align 8
-  %27 = add i64 %.val.i.i, 1
-  %28 = srem i64 %27, 2
-  %29 = getelementptr %7, ptr %25, i64 %28, i32 5
-  %30 = load i64, ptr %29, align 8
-  %31 = getelementptr %7, ptr %25, i64 %28, i32 3
-  %32 = load i8, ptr %31, align 1
-  %33 = icmp eq i32 %step.sroa.620.0.copyload.i, %step.sroa.7.0.copyload.i
-  br i1 %33, label %then.i, label %else.i
+  %24 = getelementptr i8, ptr %0, i64 3952
+  store i64 %17, ptr %24, align 8
+  %25 = load ptr, ptr %0, align 8
+  %26 = getelementptr i8, ptr %25, i64 248
+  %27 = getelementptr i8, ptr %25, i64 304
+  %.val.i.i = load i64, ptr %27, align 8
+  %28 = add i64 %.val.i.i, 1
+  %29 = srem i64 %28, 2
+  %30 = getelementptr %7, ptr %26, i64 %29, i32 5
+  %31 = load i64, ptr %30, align 8
+  %32 = getelementptr %7, ptr %26, i64 %29, i32 3
+  %33 = load i8, ptr %32, align 1
+  %34 = icmp eq i32 %step.sroa.620.0.copyload.i, %step.sroa.7.0.copyload.i
+  br i1 %34, label %then.i, label %else.i
 
 then.i:                                           ; preds = %then2
-  %34 = getelementptr i8, ptr %0, i64 3952
-  store i64 %30, ptr %34, align 8
+  %35 = getelementptr i8, ptr %0, i64 3960
+  store i64 %31, ptr %35, align 8
   br label %merge.i
 
 else.i:                                           ; preds = %then2
-  %35 = getelementptr i8, ptr %0, i64 4152
-  %36 = load i8, ptr %35, align 1
-  %37 = trunc i8 %36 to i1
-  br i1 %37, label %merge.i, label %then1.i
+  %36 = getelementptr i8, ptr %0, i64 4160
+  %37 = load i8, ptr %36, align 1
+  %38 = trunc i8 %37 to i1
+  br i1 %38, label %merge.i, label %then1.i
 
 then1.i:                                          ; preds = %else.i
-  %38 = icmp slt i64 %step.sroa.930.0.copyload.i, 1
-  %39 = icmp slt i64 %30, 1
-  %or.cond.i.i = select i1 %38, i1 true, i1 %39
+  %39 = icmp slt i64 %step.sroa.930.0.copyload.i, 1
+  %40 = icmp slt i64 %31, 1
+  %or.cond.i.i = select i1 %39, i1 true, i1 %40
   br i1 %or.cond.i.i, label %merge.i, label %merge.i.i
 
 merge.i.i:                                        ; preds = %then1.i
-  %40 = uitofp nneg i64 %30 to double
-  %41 = uitofp nneg i64 %step.sroa.930.0.copyload.i to double
-  %42 = fdiv double %40, %41
-  %43 = fcmp olt double %42, 8.000000e-01
-  %44 = select i1 %43, double 8.000000e-01, double %42
-  %45 = fcmp ogt double %44, 1.250000e+00
-  %46 = select i1 %45, double 1.250000e+00, double %44
-  %47 = getelementptr i8, ptr %0, i64 752
-  %48 = load double, ptr %47, align 8
-  %49 = fsub double %46, %48
-  %50 = fmul double %49, 6.250000e-02
-  %51 = fadd double %48, %50
-  store double %51, ptr %47, align 8
+  %41 = uitofp nneg i64 %31 to double
+  %42 = uitofp nneg i64 %step.sroa.930.0.copyload.i to double
+  %43 = fdiv double %41, %42
+  %44 = fcmp olt double %43, 8.000000e-01
+  %45 = select i1 %44, double 8.000000e-01, double %43
+  %46 = fcmp ogt double %45, 1.250000e+00
+  %47 = select i1 %46, double 1.250000e+00, double %45
+  %48 = getelementptr i8, ptr %0, i64 752
+  %49 = load double, ptr %48, align 8
+  %50 = fsub double %47, %49
+  %51 = fmul double %50, 6.250000e-02
+  %52 = fadd double %49, %51
+  store double %52, ptr %48, align 8
   br label %merge.i
 
 merge.i:                                          ; preds = %merge.i.i, %then1.i, %else.i, %then.i
-  %52 = getelementptr i8, ptr %0, i64 2440
-  %53 = call i32 @pthread_mutex_lock(ptr %52)
-  %54 = getelementptr i8, ptr %0, i64 4144
-  %55 = load i64, ptr %54, align 8
-  %56 = icmp eq i64 %55, 4096
-  %57 = getelementptr i8, ptr %0, i64 4136
-  %58 = load i64, ptr %57, align 8
-  br i1 %56, label %then.i.i, label %"$Loop.record_step.exit"
+  %53 = getelementptr i8, ptr %0, i64 2440
+  %54 = call i32 @pthread_mutex_lock(ptr %53)
+  %55 = getelementptr i8, ptr %0, i64 4152
+  %56 = load i64, ptr %55, align 8
+  %57 = icmp eq i64 %56, 4096
+  %58 = getelementptr i8, ptr %0, i64 4144
+  %59 = load i64, ptr %58, align 8
+  br i1 %57, label %then.i.i, label %"$Loop.record_step.exit"
 
 then.i.i:                                         ; preds = %merge.i
-  %59 = add i64 %58, 1
-  %60 = srem i64 %59, 4096
-  store i64 %60, ptr %57, align 8
-  store i64 4095, ptr %54, align 8
+  %60 = add i64 %59, 1
+  %61 = srem i64 %60, 4096
+  store i64 %61, ptr %58, align 8
+  store i64 4095, ptr %55, align 8
   br label %"$Loop.record_step.exit"
 
 "$Loop.record_step.exit":                         ; preds = %merge.i, %then.i.i
-  %61 = phi i64 [ 4095, %then.i.i ], [ %55, %merge.i ]
-  %62 = phi i64 [ %60, %then.i.i ], [ %58, %merge.i ]
-  %63 = getelementptr i8, ptr %0, i64 4128
-  %64 = and i8 %32, 1
-  %65 = zext nneg i8 %64 to i32
-  %66 = load ptr, ptr %63, align 8
-  %67 = add i64 %62, %61
-  %68 = srem i64 %67, 4096
-  %69 = getelementptr %8, ptr %66, i64 %68
-  store i64 %16, ptr %69, align 8
-  %step.sroa.3.0..sroa_idx16.i = getelementptr inbounds i8, ptr %69, i64 8
-  store i64 %30, ptr %step.sroa.3.0..sroa_idx16.i, align 8
-  %step.sroa.6.0..sroa_idx19.i = getelementptr inbounds i8, ptr %69, i64 16
+  %62 = phi i64 [ 4095, %then.i.i ], [ %56, %merge.i ]
+  %63 = phi i64 [ %61, %then.i.i ], [ %59, %merge.i ]
+  %64 = getelementptr i8, ptr %0, i64 4136
+  %65 = and i8 %33, 1
+  %66 = zext nneg i8 %65 to i32
+  %67 = load ptr, ptr %64, align 8
+  %68 = add i64 %63, %62
+  %69 = srem i64 %68, 4096
+  %70 = getelementptr %8, ptr %67, i64 %69
+  store i64 %17, ptr %70, align 8
+  %step.sroa.3.0..sroa_idx16.i = getelementptr inbounds i8, ptr %70, i64 8
+  store i64 %31, ptr %step.sroa.3.0..sroa_idx16.i, align 8
+  %step.sroa.6.0..sroa_idx19.i = getelementptr inbounds i8, ptr %70, i64 16
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.0..sroa_idx19.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.i, i64 16, i1 false)
-  %step.sroa.620.0..sroa_idx21.i = getelementptr inbounds i8, ptr %69, i64 32
+  %step.sroa.620.0..sroa_idx21.i = getelementptr inbounds i8, ptr %70, i64 32
   store i32 %step.sroa.620.0.copyload.i, ptr %step.sroa.620.0..sroa_idx21.i, align 8
-  %step.sroa.7.0..sroa_idx23.i = getelementptr inbounds i8, ptr %69, i64 36
+  %step.sroa.7.0..sroa_idx23.i = getelementptr inbounds i8, ptr %70, i64 36
   store i32 %step.sroa.7.0.copyload.i, ptr %step.sroa.7.0..sroa_idx23.i, align 4
-  %step.sroa.8.0..sroa_idx25.i = getelementptr inbounds i8, ptr %69, i64 40
-  store i64 %22, ptr %step.sroa.8.0..sroa_idx25.i, align 8
-  %step.sroa.826.0..sroa_idx27.i = getelementptr inbounds i8, ptr %69, i64 48
-  store i32 %65, ptr %step.sroa.826.0..sroa_idx27.i, align 8
-  %step.sroa.9.0..sroa_idx29.i = getelementptr inbounds i8, ptr %69, i64 52
+  %step.sroa.8.0..sroa_idx25.i = getelementptr inbounds i8, ptr %70, i64 40
+  store i64 %23, ptr %step.sroa.8.0..sroa_idx25.i, align 8
+  %step.sroa.826.0..sroa_idx27.i = getelementptr inbounds i8, ptr %70, i64 48
+  store i32 %66, ptr %step.sroa.826.0..sroa_idx27.i, align 8
+  %step.sroa.9.0..sroa_idx29.i = getelementptr inbounds i8, ptr %70, i64 52
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.0..sroa_idx29.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.i, i64 12, i1 false)
-  %step.sroa.930.0..sroa_idx31.i = getelementptr inbounds i8, ptr %69, i64 64
+  %step.sroa.930.0..sroa_idx31.i = getelementptr inbounds i8, ptr %70, i64 64
   store i64 %step.sroa.930.0.copyload.i, ptr %step.sroa.930.0..sroa_idx31.i, align 8
-  %70 = load i64, ptr %54, align 8
-  %71 = add i64 %70, 1
-  store i64 %71, ptr %54, align 8
-  %72 = call i32 @pthread_mutex_unlock(ptr %52)
+  %71 = load i64, ptr %55, align 8
+  %72 = add i64 %71, 1
+  store i64 %72, ptr %55, align 8
+  %73 = call i32 @pthread_mutex_unlock(ptr %53)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %step.sroa.6.i)
   call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %step.sroa.9.i)
-  %73 = getelementptr i8, ptr %0, i64 1912
-  store i64 %16, ptr %73, align 8
-  %74 = getelementptr i8, ptr %0, i64 1920
-  %75 = load i64, ptr %74, align 8
-  %76 = add i64 %75, 1
-  store i64 %76, ptr %74, align 8
-  %77 = getelementptr i8, ptr %0, i64 1824
-  %78 = load i64, ptr %2, align 8
-  %79 = icmp sgt i64 %78, 0
-  br i1 %79, label %forbody.lr.ph.i, label %common.ret.sink.split
+  %74 = getelementptr i8, ptr %0, i64 1912
+  store i64 %17, ptr %74, align 8
+  %75 = getelementptr i8, ptr %0, i64 1920
+  %76 = load i64, ptr %75, align 8
+  %77 = add i64 %76, 1
+  store i64 %77, ptr %75, align 8
+  %78 = getelementptr i8, ptr %0, i64 1824
+  %79 = load i64, ptr %3, align 8
+  %80 = icmp sgt i64 %79, 0
+  br i1 %80, label %forbody.lr.ph.i, label %common.ret.sink.split
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
-  %80 = getelementptr i8, ptr %0, i64 736
-  %81 = getelementptr i8, ptr %0, i64 716
-  %82 = getelementptr i8, ptr %0, i64 1424
-  %83 = getelementptr i8, ptr %0, i64 1360
-  %84 = getelementptr i8, ptr %0, i64 1368
-  %85 = getelementptr i8, ptr %0, i64 1400
-  %86 = getelementptr i8, ptr %0, i64 1384
-  %87 = getelementptr i8, ptr %0, i64 1448
-  %88 = getelementptr i8, ptr %0, i64 1432
-  %89 = getelementptr i8, ptr %0, i64 1408
-  %90 = getelementptr i8, ptr %0, i64 1388
-  %91 = getelementptr i8, ptr %0, i64 1392
-  %92 = getelementptr i8, ptr %0, i64 1380
-  %93 = getelementptr i8, ptr %0, i64 1376
-  %94 = getelementptr i8, ptr %0, i64 1440
-  %95 = getelementptr i8, ptr %0, i64 1372
-  %96 = getelementptr i8, ptr %0, i64 1576
-  %97 = getelementptr i8, ptr %0, i64 1896
-  %98 = getelementptr i8, ptr %0, i64 1900
-  %99 = getelementptr i8, ptr %0, i64 1680
-  %100 = getelementptr i8, ptr %0, i64 1688
-  %101 = getelementptr i8, ptr %0, i64 1976
+  %81 = getelementptr i8, ptr %0, i64 736
+  %82 = getelementptr i8, ptr %0, i64 716
+  %83 = getelementptr i8, ptr %0, i64 1424
+  %84 = getelementptr i8, ptr %0, i64 1360
+  %85 = getelementptr i8, ptr %0, i64 1368
+  %86 = getelementptr i8, ptr %0, i64 1400
+  %87 = getelementptr i8, ptr %0, i64 1384
+  %88 = getelementptr i8, ptr %0, i64 1448
+  %89 = getelementptr i8, ptr %0, i64 1432
+  %90 = getelementptr i8, ptr %0, i64 1408
+  %91 = getelementptr i8, ptr %0, i64 1388
+  %92 = getelementptr i8, ptr %0, i64 1392
+  %93 = getelementptr i8, ptr %0, i64 1380
+  %94 = getelementptr i8, ptr %0, i64 1376
+  %95 = getelementptr i8, ptr %0, i64 1440
+  %96 = getelementptr i8, ptr %0, i64 1372
+  %97 = getelementptr i8, ptr %0, i64 1576
+  %98 = getelementptr i8, ptr %0, i64 1896
+  %99 = getelementptr i8, ptr %0, i64 1900
+  %100 = getelementptr i8, ptr %0, i64 1680
+  %101 = getelementptr i8, ptr %0, i64 1688
+  %102 = getelementptr i8, ptr %0, i64 1976
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
-  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %629, %merge1.i ]
-  %102 = load ptr, ptr %77, align 8
-  %103 = getelementptr %9, ptr %102, i64 %i.043.i
-  %segment.sroa.0.0.copyload.i = load ptr, ptr %103, align 8
-  %segment.sroa.215.0..sroa_idx.i = getelementptr inbounds i8, ptr %103, i64 12
+  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %630, %merge1.i ]
+  %103 = load ptr, ptr %78, align 8
+  %104 = getelementptr %9, ptr %103, i64 %i.043.i
+  %segment.sroa.0.0.copyload.i = load ptr, ptr %104, align 8
+  %segment.sroa.215.0..sroa_idx.i = getelementptr inbounds i8, ptr %104, i64 12
   %segment.sroa.215.0.copyload.i = load i32, ptr %segment.sroa.215.0..sroa_idx.i, align 4
-  store ptr null, ptr %103, align 8
+  store ptr null, ptr %104, align 8
   %.not.i = icmp eq ptr %segment.sroa.0.0.copyload.i, null
-  br i1 %.not.i, label %merge1.i, label %then.i20
+  br i1 %.not.i, label %merge1.i, label %then.i21
 
-then.i20:                                         ; preds = %forbody.i
-  %104 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
-  store i32 0, ptr %104, align 4
-  %105 = load i8, ptr %80, align 1
-  %106 = trunc i8 %105 to i1
-  br i1 %106, label %merge.i.i22, label %"$Scheduler.register_prompt_pages.exit.i"
+then.i21:                                         ; preds = %forbody.i
+  %105 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
+  store i32 0, ptr %105, align 4
+  %106 = load i8, ptr %81, align 1
+  %107 = trunc i8 %106 to i1
+  br i1 %107, label %merge.i.i23, label %"$Scheduler.register_prompt_pages.exit.i"
 
-merge.i.i22:                                      ; preds = %then.i20
-  %107 = load i32, ptr %81, align 4
-  %108 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
-  %109 = load i32, ptr %108, align 4
-  %110 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %111 = load i32, ptr %110, align 4
-  %112 = call i32 @llvm.smin.i32(i32 %109, i32 %111)
-  %113 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %114 = load i32, ptr %113, align 4
-  %115 = add i32 %114, 1
-  %116 = mul i32 %115, %107
-  %.not33.i.i = icmp sgt i32 %116, %112
+merge.i.i23:                                      ; preds = %then.i21
+  %108 = load i32, ptr %82, align 4
+  %109 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
+  %110 = load i32, ptr %109, align 4
+  %111 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %112 = load i32, ptr %111, align 4
+  %113 = call i32 @llvm.smin.i32(i32 %110, i32 %112)
+  %114 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %115 = load i32, ptr %114, align 4
+  %116 = add i32 %115, 1
+  %117 = mul i32 %116, %108
+  %.not33.i.i = icmp sgt i32 %117, %113
   br i1 %.not33.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.lr.ph.i.i
 
-whilebody.lr.ph.i.i:                              ; preds = %merge.i.i22
-  %117 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %118 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %119 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
+whilebody.lr.ph.i.i:                              ; preds = %merge.i.i23
+  %118 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %119 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %120 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %"$Scheduler.share_page.exit.i.i", %whilebody.lr.ph.i.i
-  %120 = phi i32 [ %115, %whilebody.lr.ph.i.i ], [ %317, %"$Scheduler.share_page.exit.i.i" ]
-  %121 = phi i32 [ %114, %whilebody.lr.ph.i.i ], [ %120, %"$Scheduler.share_page.exit.i.i" ]
-  %122 = icmp sgt i32 %121, 0
-  %123 = load ptr, ptr %117, align 8
-  br i1 %122, label %merge2.i.i, label %merge2.thread.i.i
+  %121 = phi i32 [ %116, %whilebody.lr.ph.i.i ], [ %318, %"$Scheduler.share_page.exit.i.i" ]
+  %122 = phi i32 [ %115, %whilebody.lr.ph.i.i ], [ %121, %"$Scheduler.share_page.exit.i.i" ]
+  %123 = icmp sgt i32 %122, 0
+  %124 = load ptr, ptr %118, align 8
+  br i1 %123, label %merge2.i.i, label %merge2.thread.i.i
 
 merge2.thread.i.i:                                ; preds = %whilebody.i.i
-  %124 = sext i32 %121 to i64
-  %125 = getelementptr i32, ptr %123, i64 %124
-  %126 = load i32, ptr %125, align 4
-  %127 = load ptr, ptr %118, align 8
-  %128 = mul i32 %121, %107
-  %129 = sext i32 %128 to i64
-  %130 = getelementptr i32, ptr %127, i64 %129
+  %125 = sext i32 %122 to i64
+  %126 = getelementptr i32, ptr %124, i64 %125
+  %127 = load i32, ptr %126, align 4
+  %128 = load ptr, ptr %119, align 8
+  %129 = mul i32 %122, %108
+  %130 = sext i32 %129 to i64
+  %131 = getelementptr i32, ptr %128, i64 %130
   br label %merge.i.i.i.i
 
 merge2.i.i:                                       ; preds = %whilebody.i.i
-  %131 = zext nneg i32 %121 to i64
-  %132 = getelementptr i32, ptr %123, i64 %131
-  %133 = getelementptr i8, ptr %132, i64 -4
-  %134 = load i32, ptr %133, align 4
-  %135 = load i32, ptr %132, align 4
-  %136 = load ptr, ptr %118, align 8
-  %137 = mul i32 %121, %107
-  %138 = sext i32 %137 to i64
-  %139 = getelementptr i32, ptr %136, i64 %138
-  %.not.i.i.i.i = icmp eq i32 %134, -1
+  %132 = zext nneg i32 %122 to i64
+  %133 = getelementptr i32, ptr %124, i64 %132
+  %134 = getelementptr i8, ptr %133, i64 -4
+  %135 = load i32, ptr %134, align 4
+  %136 = load i32, ptr %133, align 4
+  %137 = load ptr, ptr %119, align 8
+  %138 = mul i32 %122, %108
+  %139 = sext i32 %138 to i64
+  %140 = getelementptr i32, ptr %137, i64 %139
+  %.not.i.i.i.i = icmp eq i32 %135, -1
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge2.i.i
-  %.val.i.i.i.i = load ptr, ptr %82, align 8
-  %140 = sext i32 %134 to i64
-  %141 = getelementptr %10, ptr %.val.i.i.i.i, i64 %140, i32 8
-  %142 = load i64, ptr %141, align 8
+  %.val.i.i.i.i = load ptr, ptr %83, align 8
+  %141 = sext i32 %135 to i64
+  %142 = getelementptr %10, ptr %.val.i.i.i.i, i64 %141, i32 8
+  %143 = load i64, ptr %142, align 8
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %then.i.i.i.i, %merge2.i.i, %merge2.thread.i.i
   %.not.i.i31.i.i = phi i1 [ false, %then.i.i.i.i ], [ true, %merge2.i.i ], [ true, %merge2.thread.i.i ]
-  %143 = phi ptr [ %139, %then.i.i.i.i ], [ %139, %merge2.i.i ], [ %130, %merge2.thread.i.i ]
-  %144 = phi i32 [ %135, %then.i.i.i.i ], [ %135, %merge2.i.i ], [ %126, %merge2.thread.i.i ]
-  %145 = phi i64 [ %131, %then.i.i.i.i ], [ %131, %merge2.i.i ], [ %124, %merge2.thread.i.i ]
-  %parent.030.i.i = phi i32 [ %134, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
-  %hash.0.i.i.i.i = phi i64 [ %142, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
-  %146 = load i32, ptr %84, align 4
-  %147 = icmp sgt i32 %146, 0
-  br i1 %147, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
+  %144 = phi ptr [ %140, %then.i.i.i.i ], [ %140, %merge2.i.i ], [ %131, %merge2.thread.i.i ]
+  %145 = phi i32 [ %136, %then.i.i.i.i ], [ %136, %merge2.i.i ], [ %127, %merge2.thread.i.i ]
+  %146 = phi i64 [ %132, %then.i.i.i.i ], [ %132, %merge2.i.i ], [ %125, %merge2.thread.i.i ]
+  %parent.030.i.i = phi i32 [ %135, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
+  %hash.0.i.i.i.i = phi i64 [ %143, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
+  %147 = load i32, ptr %85, align 4
+  %148 = icmp sgt i32 %147, 0
+  br i1 %148, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
 
 forbody.preheader.i.i.i.i:                        ; preds = %merge.i.i.i.i
-  %wide.trip.count.i.i.i.i = zext nneg i32 %146 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %147 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i, 7
-  %148 = icmp ult i32 %146, 8
-  br i1 %148, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
+  %149 = icmp ult i32 %147, 8
+  br i1 %149, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i, 2147483640
@@ -1353,660 +1355,660 @@ forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %204, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %205, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %149 = getelementptr i32, ptr %143, i64 %indvars.iv.i.i.i.i
-  %150 = load i32, ptr %149, align 4
-  %151 = zext i32 %150 to i64
-  %152 = xor i64 %hash.19.i.i.i.i, %151
-  %153 = mul i64 %152, -7046029254386353131
-  %154 = lshr i64 %153, 32
+  %150 = getelementptr i32, ptr %144, i64 %indvars.iv.i.i.i.i
+  %151 = load i32, ptr %150, align 4
+  %152 = zext i32 %151 to i64
+  %153 = xor i64 %hash.19.i.i.i.i, %152
+  %154 = mul i64 %153, -7046029254386353131
+  %155 = lshr i64 %154, 32
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %155 = getelementptr i32, ptr %143, i64 %indvars.iv.next.i.i.i.i
-  %156 = load i32, ptr %155, align 4
-  %157 = zext i32 %156 to i64
-  %158 = xor i64 %154, %157
-  %159 = xor i64 %158, %153
-  %160 = mul i64 %159, -7046029254386353131
-  %161 = lshr i64 %160, 32
+  %156 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i
+  %157 = load i32, ptr %156, align 4
+  %158 = zext i32 %157 to i64
+  %159 = xor i64 %155, %158
+  %160 = xor i64 %159, %154
+  %161 = mul i64 %160, -7046029254386353131
+  %162 = lshr i64 %161, 32
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %162 = getelementptr i32, ptr %143, i64 %indvars.iv.next.i.i.i.i.1
-  %163 = load i32, ptr %162, align 4
-  %164 = zext i32 %163 to i64
-  %165 = xor i64 %161, %164
-  %166 = xor i64 %165, %160
-  %167 = mul i64 %166, -7046029254386353131
-  %168 = lshr i64 %167, 32
+  %163 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.1
+  %164 = load i32, ptr %163, align 4
+  %165 = zext i32 %164 to i64
+  %166 = xor i64 %162, %165
+  %167 = xor i64 %166, %161
+  %168 = mul i64 %167, -7046029254386353131
+  %169 = lshr i64 %168, 32
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %169 = getelementptr i32, ptr %143, i64 %indvars.iv.next.i.i.i.i.2
-  %170 = load i32, ptr %169, align 4
-  %171 = zext i32 %170 to i64
-  %172 = xor i64 %168, %171
-  %173 = xor i64 %172, %167
-  %174 = mul i64 %173, -7046029254386353131
-  %175 = lshr i64 %174, 32
+  %170 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.2
+  %171 = load i32, ptr %170, align 4
+  %172 = zext i32 %171 to i64
+  %173 = xor i64 %169, %172
+  %174 = xor i64 %173, %168
+  %175 = mul i64 %174, -7046029254386353131
+  %176 = lshr i64 %175, 32
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %176 = getelementptr i32, ptr %143, i64 %indvars.iv.next.i.i.i.i.3
-  %177 = load i32, ptr %176, align 4
-  %178 = zext i32 %177 to i64
-  %179 = xor i64 %175, %178
-  %180 = xor i64 %179, %174
-  %181 = mul i64 %180, -7046029254386353131
-  %182 = lshr i64 %181, 32
+  %177 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.3
+  %178 = load i32, ptr %177, align 4
+  %179 = zext i32 %178 to i64
+  %180 = xor i64 %176, %179
+  %181 = xor i64 %180, %175
+  %182 = mul i64 %181, -7046029254386353131
+  %183 = lshr i64 %182, 32
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %183 = getelementptr i32, ptr %143, i64 %indvars.iv.next.i.i.i.i.4
-  %184 = load i32, ptr %183, align 4
-  %185 = zext i32 %184 to i64
-  %186 = xor i64 %182, %185
-  %187 = xor i64 %186, %181
-  %188 = mul i64 %187, -7046029254386353131
-  %189 = lshr i64 %188, 32
+  %184 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.4
+  %185 = load i32, ptr %184, align 4
+  %186 = zext i32 %185 to i64
+  %187 = xor i64 %183, %186
+  %188 = xor i64 %187, %182
+  %189 = mul i64 %188, -7046029254386353131
+  %190 = lshr i64 %189, 32
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %190 = getelementptr i32, ptr %143, i64 %indvars.iv.next.i.i.i.i.5
-  %191 = load i32, ptr %190, align 4
-  %192 = zext i32 %191 to i64
-  %193 = xor i64 %189, %192
-  %194 = xor i64 %193, %188
-  %195 = mul i64 %194, -7046029254386353131
-  %196 = lshr i64 %195, 32
+  %191 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.5
+  %192 = load i32, ptr %191, align 4
+  %193 = zext i32 %192 to i64
+  %194 = xor i64 %190, %193
+  %195 = xor i64 %194, %189
+  %196 = mul i64 %195, -7046029254386353131
+  %197 = lshr i64 %196, 32
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %197 = getelementptr i32, ptr %143, i64 %indvars.iv.next.i.i.i.i.6
-  %198 = load i32, ptr %197, align 4
-  %199 = zext i32 %198 to i64
-  %200 = xor i64 %196, %199
-  %201 = xor i64 %200, %195
-  %202 = mul i64 %201, -7046029254386353131
-  %203 = lshr i64 %202, 32
-  %204 = xor i64 %203, %202
+  %198 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.6
+  %199 = load i32, ptr %198, align 4
+  %200 = zext i32 %199 to i64
+  %201 = xor i64 %197, %200
+  %202 = xor i64 %201, %196
+  %203 = mul i64 %202, -7046029254386353131
+  %204 = lshr i64 %203, 32
+  %205 = xor i64 %204, %203
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i
-  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %204, %forbody.i.i.i.i ]
+  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %205, %forbody.i.i.i.i ]
   %indvars.iv.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %204, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %205, %forbody.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil
   %indvars.iv.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.epil, %forbody.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.epil = phi i64 [ %211, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.epil = phi i64 [ %212, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %205 = getelementptr i32, ptr %143, i64 %indvars.iv.i.i.i.i.epil
-  %206 = load i32, ptr %205, align 4
-  %207 = zext i32 %206 to i64
-  %208 = xor i64 %hash.19.i.i.i.i.epil, %207
-  %209 = mul i64 %208, -7046029254386353131
-  %210 = lshr i64 %209, 32
-  %211 = xor i64 %210, %209
+  %206 = getelementptr i32, ptr %144, i64 %indvars.iv.i.i.i.i.epil
+  %207 = load i32, ptr %206, align 4
+  %208 = zext i32 %207 to i64
+  %209 = xor i64 %hash.19.i.i.i.i.epil, %208
+  %210 = mul i64 %209, -7046029254386353131
+  %211 = lshr i64 %210, 32
+  %212 = xor i64 %211, %210
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil, !llvm.loop !0
 
 "$PagePool.prefix_hash.exit.i.i.i":               ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil, %merge.i.i.i.i
-  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %211, %forbody.i.i.i.i.epil ]
-  %212 = load i64, ptr %85, align 8
-  %213 = and i64 %212, %hash.1.lcssa.i.i.i.i
-  %.val14.i.i.i.i = load i32, ptr %86, align 4
-  %.val15.i.i.i.i = load ptr, ptr %87, align 8
-  %214 = add i32 %.val14.i.i.i.i, -1
-  %215 = sext i32 %214 to i64
-  %216 = and i64 %213, %215
-  %217 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %216
-  %page.018.i.i.i.i = load i32, ptr %217, align 4
+  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %212, %forbody.i.i.i.i.epil ]
+  %213 = load i64, ptr %86, align 8
+  %214 = and i64 %213, %hash.1.lcssa.i.i.i.i
+  %.val14.i.i.i.i = load i32, ptr %87, align 4
+  %.val15.i.i.i.i = load ptr, ptr %88, align 8
+  %215 = add i32 %.val14.i.i.i.i, -1
+  %216 = sext i32 %215 to i64
+  %217 = and i64 %214, %216
+  %218 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %217
+  %page.018.i.i.i.i = load i32, ptr %218, align 4
   %.not19.i.i.i.i = icmp eq i32 %page.018.i.i.i.i, -1
-  %.val38.pre.i.i.i = load ptr, ptr %82, align 8
+  %.val38.pre.i.i.i = load ptr, ptr %83, align 8
   br i1 %.not19.i.i.i.i, label %merge.i.i.i, label %whilebody.lr.ph.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i:                          ; preds = %"$PagePool.prefix_hash.exit.i.i.i"
-  %218 = sext i32 %146 to i64
-  %219 = shl nsw i64 %218, 2
+  %219 = sext i32 %147 to i64
+  %220 = shl nsw i64 %219, 2
   br label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %merge2.i.i.i.i, %whilebody.lr.ph.i.i.i.i
   %page.020.i.i.i.i = phi i32 [ %page.018.i.i.i.i, %whilebody.lr.ph.i.i.i.i ], [ %page.0.i.i.i.i, %merge2.i.i.i.i ]
-  %220 = sext i32 %page.020.i.i.i.i to i64
-  %221 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %220
-  %222 = getelementptr i8, ptr %221, i64 32
-  %223 = load i64, ptr %222, align 8
-  %224 = icmp eq i64 %223, %213
-  br i1 %224, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
+  %221 = sext i32 %page.020.i.i.i.i to i64
+  %222 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %221
+  %223 = getelementptr i8, ptr %222, i64 32
+  %224 = load i64, ptr %223, align 8
+  %225 = icmp eq i64 %224, %214
+  br i1 %225, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i
-  %.val17.i.i.i.i = load ptr, ptr %88, align 8
-  %225 = mul nsw i64 %220, %218
-  %226 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %225
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr %226, ptr readonly %143, i64 %219)
-  %227 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %227, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
+  %.val17.i.i.i.i = load ptr, ptr %89, align 8
+  %226 = mul nsw i64 %221, %219
+  %227 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %226
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr %227, ptr readonly %144, i64 %220)
+  %228 = icmp eq i32 %bcmp.i.i.i.i, 0
+  br i1 %228, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %whilebody.i.i.i.i
-  %228 = getelementptr i8, ptr %221, i64 8
-  %229 = load i32, ptr %228, align 4
-  %230 = icmp eq i32 %229, %parent.030.i.i
-  br i1 %230, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
+  %229 = getelementptr i8, ptr %222, i64 8
+  %230 = load i32, ptr %229, align 4
+  %231 = icmp eq i32 %230, %parent.030.i.i
+  br i1 %231, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %and.lhs.true3.i.i.i.i, %and.lhs.true.i.i.i.i, %whilebody.i.i.i.i
-  %231 = getelementptr i8, ptr %221, i64 24
-  %page.0.i.i.i.i = load i32, ptr %231, align 4
+  %232 = getelementptr i8, ptr %222, i64 24
+  %page.0.i.i.i.i = load i32, ptr %232, align 4
   %.not.i44.i.i.i = icmp eq i32 %page.0.i.i.i.i, -1
   br i1 %.not.i44.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %merge2.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i"
-  %232 = sext i32 %144 to i64
-  %233 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %232
-  %234 = getelementptr i8, ptr %233, i64 32
-  store i64 %213, ptr %234, align 8
-  %235 = getelementptr i8, ptr %233, i64 8
-  store i32 %parent.030.i.i, ptr %235, align 4
-  %236 = getelementptr i8, ptr %233, i64 12
-  store i32 0, ptr %236, align 4
-  %237 = load i32, ptr %217, align 4
-  %238 = getelementptr i8, ptr %233, i64 24
-  store i32 %237, ptr %238, align 4
-  %239 = getelementptr i8, ptr %233, i64 4
-  store i8 1, ptr %239, align 1
-  store i32 %144, ptr %217, align 4
+  %233 = sext i32 %145 to i64
+  %234 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %233
+  %235 = getelementptr i8, ptr %234, i64 32
+  store i64 %214, ptr %235, align 8
+  %236 = getelementptr i8, ptr %234, i64 8
+  store i32 %parent.030.i.i, ptr %236, align 4
+  %237 = getelementptr i8, ptr %234, i64 12
+  store i32 0, ptr %237, align 4
+  %238 = load i32, ptr %218, align 4
+  %239 = getelementptr i8, ptr %234, i64 24
+  store i32 %238, ptr %239, align 4
+  %240 = getelementptr i8, ptr %234, i64 4
+  store i8 1, ptr %240, align 1
+  store i32 %145, ptr %218, align 4
   br i1 %.not.i.i31.i.i, label %merge2.i.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i.i.i
-  %.val37.i.i.i = load ptr, ptr %82, align 8
-  %240 = sext i32 %parent.030.i.i to i64
-  %241 = getelementptr %10, ptr %.val37.i.i.i, i64 %240, i32 4
-  %242 = load i32, ptr %241, align 4
-  %243 = add i32 %242, 1
-  store i32 %243, ptr %241, align 4
+  %.val37.i.i.i = load ptr, ptr %83, align 8
+  %241 = sext i32 %parent.030.i.i to i64
+  %242 = getelementptr %10, ptr %.val37.i.i.i, i64 %241, i32 4
+  %243 = load i32, ptr %242, align 4
+  %244 = add i32 %243, 1
+  store i32 %244, ptr %242, align 4
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then3.i.i.i, %merge.i.i.i
-  %.val41.i.i.i = load i32, ptr %84, align 4
-  %.val42.i.i.i = load ptr, ptr %88, align 8
-  %244 = sext i32 %.val41.i.i.i to i64
-  %245 = mul nsw i64 %244, %232
-  %246 = getelementptr i32, ptr %.val42.i.i.i, i64 %245
-  %247 = shl nsw i64 %244, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %246, ptr readonly align 1 %143, i64 %247, i1 false)
-  %248 = load i64, ptr %89, align 8
-  %249 = add i64 %248, 1
-  store i64 %249, ptr %89, align 8
-  call fastcc void @"$PagePool.tell"(ptr nonnull %83, i32 1, i32 %144)
-  %.pre.i.i = load ptr, ptr %117, align 8
+  %.val41.i.i.i = load i32, ptr %85, align 4
+  %.val42.i.i.i = load ptr, ptr %89, align 8
+  %245 = sext i32 %.val41.i.i.i to i64
+  %246 = mul nsw i64 %245, %233
+  %247 = getelementptr i32, ptr %.val42.i.i.i, i64 %246
+  %248 = shl nsw i64 %245, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %247, ptr readonly align 1 %144, i64 %248, i1 false)
+  %249 = load i64, ptr %90, align 8
+  %250 = add i64 %249, 1
+  store i64 %250, ptr %90, align 8
+  call fastcc void @"$PagePool.tell"(ptr nonnull %84, i32 1, i32 %145)
+  %.pre.i.i = load ptr, ptr %118, align 8
   br label %"$PagePool.register.exit.i.i"
 
 "$PagePool.register.exit.i.i":                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i
-  %250 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %123, %and.lhs.true.i.i.i.i ]
-  %common.ret.op.i.i.i = phi i32 [ %144, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
-  %251 = getelementptr i32, ptr %250, i64 %145
-  %252 = load i32, ptr %251, align 4
-  %.not.i.i.i = icmp eq i32 %252, %common.ret.op.i.i.i
+  %251 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %124, %and.lhs.true.i.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %145, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
+  %252 = getelementptr i32, ptr %251, i64 %146
+  %253 = load i32, ptr %252, align 4
+  %.not.i.i.i = icmp eq i32 %253, %common.ret.op.i.i.i
   br i1 %.not.i.i.i, label %"$Scheduler.share_page.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %"$PagePool.register.exit.i.i"
-  %.val.i.i24.i.i = load ptr, ptr %82, align 8
-  %253 = sext i32 %common.ret.op.i.i.i to i64
-  %254 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %253
-  %255 = load i32, ptr %254, align 4
-  %256 = icmp eq i32 %255, 0
-  br i1 %256, label %then.i.i27.i.i, label %"$PagePool.retain.exit.i.i.i"
+  %.val.i.i24.i.i = load ptr, ptr %83, align 8
+  %254 = sext i32 %common.ret.op.i.i.i to i64
+  %255 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %254
+  %256 = load i32, ptr %255, align 4
+  %257 = icmp eq i32 %256, 0
+  br i1 %257, label %then.i.i27.i.i, label %"$PagePool.retain.exit.i.i.i"
 
 then.i.i27.i.i:                                   ; preds = %then.i.i.i
-  %257 = getelementptr i8, ptr %254, i64 16
-  %258 = load i32, ptr %257, align 4
-  %259 = icmp eq i32 %258, -1
-  %260 = getelementptr i8, ptr %254, i64 20
-  %261 = load i32, ptr %260, align 4
-  %262 = sext i32 %258 to i64
-  %263 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %262, i32 6
-  %.sink.i.i.i.i.i = select i1 %259, ptr %90, ptr %263
-  store i32 %261, ptr %.sink.i.i.i.i.i, align 4
-  %264 = icmp eq i32 %261, -1
-  %265 = load i32, ptr %257, align 4
-  br i1 %264, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
+  %258 = getelementptr i8, ptr %255, i64 16
+  %259 = load i32, ptr %258, align 4
+  %260 = icmp eq i32 %259, -1
+  %261 = getelementptr i8, ptr %255, i64 20
+  %262 = load i32, ptr %261, align 4
+  %263 = sext i32 %259 to i64
+  %264 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %263, i32 6
+  %.sink.i.i.i.i.i = select i1 %260, ptr %91, ptr %264
+  store i32 %262, ptr %.sink.i.i.i.i.i, align 4
+  %265 = icmp eq i32 %262, -1
+  %266 = load i32, ptr %258, align 4
+  br i1 %265, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
 
 else4.i.i.i.i.i:                                  ; preds = %then.i.i27.i.i
-  %266 = load ptr, ptr %82, align 8
-  %267 = sext i32 %261 to i64
-  %268 = getelementptr %10, ptr %266, i64 %267, i32 5
+  %267 = load ptr, ptr %83, align 8
+  %268 = sext i32 %262 to i64
+  %269 = getelementptr %10, ptr %267, i64 %268, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %then.i.i27.i.i
-  %.sink19.i.i.i.i.i = phi ptr [ %268, %else4.i.i.i.i.i ], [ %91, %then.i.i27.i.i ]
-  store i32 %265, ptr %.sink19.i.i.i.i.i, align 4
-  %269 = load <2 x i32>, ptr %93, align 4
-  %270 = add <2 x i32> %269, <i32 1, i32 -1>
-  store <2 x i32> %270, ptr %93, align 4
-  %.pre.i.i.i.i = load i32, ptr %254, align 4
+  %.sink19.i.i.i.i.i = phi ptr [ %269, %else4.i.i.i.i.i ], [ %92, %then.i.i27.i.i ]
+  store i32 %266, ptr %.sink19.i.i.i.i.i, align 4
+  %270 = load <2 x i32>, ptr %94, align 4
+  %271 = add <2 x i32> %270, <i32 1, i32 -1>
+  store <2 x i32> %271, ptr %94, align 4
+  %.pre.i.i.i.i = load i32, ptr %255, align 4
   br label %"$PagePool.retain.exit.i.i.i"
 
 "$PagePool.retain.exit.i.i.i":                    ; preds = %"$PagePool.remove_cached.exit.i.i.i.i", %then.i.i.i
-  %271 = phi i32 [ %255, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
-  %272 = add i32 %271, 1
-  store i32 %272, ptr %254, align 4
-  %.val.i12.i.i.i = load ptr, ptr %82, align 8
-  %273 = sext i32 %252 to i64
-  %274 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %273
-  %275 = load i32, ptr %274, align 4
-  %276 = add i32 %275, -1
-  store i32 %276, ptr %274, align 4
-  %277 = load i64, ptr %89, align 8
-  %278 = add i64 %277, 1
-  store i64 %278, ptr %89, align 8
-  %279 = load i32, ptr %274, align 4
-  %280 = icmp sgt i32 %279, 0
-  br i1 %280, label %"$PagePool.release.exit.i.i.i", label %merge.i.i25.i.i
+  %272 = phi i32 [ %256, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
+  %273 = add i32 %272, 1
+  store i32 %273, ptr %255, align 4
+  %.val.i12.i.i.i = load ptr, ptr %83, align 8
+  %274 = sext i32 %253 to i64
+  %275 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %274
+  %276 = load i32, ptr %275, align 4
+  %277 = add i32 %276, -1
+  store i32 %277, ptr %275, align 4
+  %278 = load i64, ptr %90, align 8
+  %279 = add i64 %278, 1
+  store i64 %279, ptr %90, align 8
+  %280 = load i32, ptr %275, align 4
+  %281 = icmp sgt i32 %280, 0
+  br i1 %281, label %"$PagePool.release.exit.i.i.i", label %merge.i.i25.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %else4.i.i.i.i, %"$PagePool.add_newest.exit.i.i.i.i"
-  %.sink.i.i = phi ptr [ %299, %else4.i.i.i.i ], [ %90, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  %.sink.i.i.i.i = phi ptr [ %95, %else4.i.i.i.i ], [ %92, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  store i32 %252, ptr %.sink.i.i, align 4
-  %281 = load i32, ptr %.sink.i.i.i.i, align 4
-  %282 = add i32 %281, 1
-  store i32 %282, ptr %.sink.i.i.i.i, align 4
+  %.sink.i.i = phi ptr [ %300, %else4.i.i.i.i ], [ %91, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  %.sink.i.i.i.i = phi ptr [ %96, %else4.i.i.i.i ], [ %93, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  store i32 %253, ptr %.sink.i.i, align 4
+  %282 = load i32, ptr %.sink.i.i.i.i, align 4
+  %283 = add i32 %282, 1
+  store i32 %283, ptr %.sink.i.i.i.i, align 4
   br label %"$PagePool.release.exit.i.i.i"
 
 merge.i.i25.i.i:                                  ; preds = %"$PagePool.retain.exit.i.i.i"
-  %283 = load i32, ptr %93, align 4
-  %284 = add i32 %283, -1
-  store i32 %284, ptr %93, align 4
-  %285 = getelementptr i8, ptr %274, i64 4
-  %286 = load i8, ptr %285, align 1
-  %287 = trunc i8 %286 to i1
-  br i1 %287, label %then3.i.i.i.i, label %else4.i.i.i.i
+  %284 = load i32, ptr %94, align 4
+  %285 = add i32 %284, -1
+  store i32 %285, ptr %94, align 4
+  %286 = getelementptr i8, ptr %275, i64 4
+  %287 = load i8, ptr %286, align 1
+  %288 = trunc i8 %287 to i1
+  br i1 %288, label %then3.i.i.i.i, label %else4.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
-  %.val.i.i.i.i.i = load ptr, ptr %82, align 8
-  %288 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %273
-  %289 = getelementptr i8, ptr %288, i64 16
-  store i32 -1, ptr %289, align 4
-  %290 = load i32, ptr %90, align 4
-  %291 = getelementptr i8, ptr %288, i64 20
-  store i32 %290, ptr %291, align 4
-  %292 = icmp eq i32 %290, -1
-  br i1 %292, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
+  %.val.i.i.i.i.i = load ptr, ptr %83, align 8
+  %289 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %274
+  %290 = getelementptr i8, ptr %289, i64 16
+  store i32 -1, ptr %290, align 4
+  %291 = load i32, ptr %91, align 4
+  %292 = getelementptr i8, ptr %289, i64 20
+  store i32 %291, ptr %292, align 4
+  %293 = icmp eq i32 %291, -1
+  br i1 %293, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %then3.i.i.i.i
-  %293 = load ptr, ptr %82, align 8
-  %294 = sext i32 %290 to i64
-  %295 = getelementptr %10, ptr %293, i64 %294, i32 5
+  %294 = load ptr, ptr %83, align 8
+  %295 = sext i32 %291 to i64
+  %296 = getelementptr %10, ptr %294, i64 %295, i32 5
   br label %"$PagePool.add_newest.exit.i.i.i.i"
 
 "$PagePool.add_newest.exit.i.i.i.i":              ; preds = %else.i.i.i.i.i, %then3.i.i.i.i
-  %.sink.i.i13.i.i.i = phi ptr [ %295, %else.i.i.i.i.i ], [ %91, %then3.i.i.i.i ]
-  store i32 %252, ptr %.sink.i.i13.i.i.i, align 4
+  %.sink.i.i13.i.i.i = phi ptr [ %296, %else.i.i.i.i.i ], [ %92, %then3.i.i.i.i ]
+  store i32 %253, ptr %.sink.i.i13.i.i.i, align 4
   br label %common.ret.sink.split.i.i.i.i
 
 else4.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
-  %296 = load ptr, ptr %94, align 8
-  %297 = load i32, ptr %95, align 4
-  %298 = sext i32 %297 to i64
-  %299 = getelementptr i32, ptr %296, i64 %298
+  %297 = load ptr, ptr %95, align 8
+  %298 = load i32, ptr %96, align 4
+  %299 = sext i32 %298 to i64
+  %300 = getelementptr i32, ptr %297, i64 %299
   br label %common.ret.sink.split.i.i.i.i
 
 "$PagePool.release.exit.i.i.i":                   ; preds = %common.ret.sink.split.i.i.i.i, %"$PagePool.retain.exit.i.i.i"
-  %300 = load ptr, ptr %117, align 8
-  %301 = getelementptr i32, ptr %300, i64 %145
-  store i32 %common.ret.op.i.i.i, ptr %301, align 4
-  %302 = load ptr, ptr %96, align 8
-  %303 = load i32, ptr %119, align 4
-  %304 = getelementptr i8, ptr %302, i64 52
-  %.val.i14.i.i.i = load i32, ptr %304, align 4
-  %305 = getelementptr i8, ptr %302, i64 280
-  %.val3.i.i.i.i = load ptr, ptr %305, align 8
-  %306 = sext i32 %303 to i64
-  %307 = sext i32 %.val.i14.i.i.i to i64
-  %308 = mul nsw i64 %307, %306
-  %309 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %308
-  %310 = getelementptr i32, ptr %309, i64 %145
-  store i32 %common.ret.op.i.i.i, ptr %310, align 4
-  %311 = load i32, ptr %119, align 4
-  %312 = load i32, ptr %97, align 4
-  %313 = call i32 @llvm.smin.i32(i32 %312, i32 %311)
-  store i32 %313, ptr %97, align 4
-  %314 = add i32 %311, 1
-  %315 = load i32, ptr %98, align 4
-  %316 = call i32 @llvm.smax.i32(i32 %314, i32 %315)
-  store i32 %316, ptr %98, align 4
+  %301 = load ptr, ptr %118, align 8
+  %302 = getelementptr i32, ptr %301, i64 %146
+  store i32 %common.ret.op.i.i.i, ptr %302, align 4
+  %303 = load ptr, ptr %97, align 8
+  %304 = load i32, ptr %120, align 4
+  %305 = getelementptr i8, ptr %303, i64 52
+  %.val.i14.i.i.i = load i32, ptr %305, align 4
+  %306 = getelementptr i8, ptr %303, i64 280
+  %.val3.i.i.i.i = load ptr, ptr %306, align 8
+  %307 = sext i32 %304 to i64
+  %308 = sext i32 %.val.i14.i.i.i to i64
+  %309 = mul nsw i64 %308, %307
+  %310 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %309
+  %311 = getelementptr i32, ptr %310, i64 %146
+  store i32 %common.ret.op.i.i.i, ptr %311, align 4
+  %312 = load i32, ptr %120, align 4
+  %313 = load i32, ptr %98, align 4
+  %314 = call i32 @llvm.smin.i32(i32 %313, i32 %312)
+  store i32 %314, ptr %98, align 4
+  %315 = add i32 %312, 1
+  %316 = load i32, ptr %99, align 4
+  %317 = call i32 @llvm.smax.i32(i32 %315, i32 %316)
+  store i32 %317, ptr %99, align 4
   br label %"$Scheduler.share_page.exit.i.i"
 
 "$Scheduler.share_page.exit.i.i":                 ; preds = %"$PagePool.release.exit.i.i.i", %"$PagePool.register.exit.i.i"
-  store i32 %120, ptr %113, align 4
-  %317 = add i32 %120, 1
-  %318 = mul i32 %317, %107
-  %.not.i.i = icmp sgt i32 %318, %112
+  store i32 %121, ptr %114, align 4
+  %318 = add i32 %121, 1
+  %319 = mul i32 %318, %108
+  %.not.i.i = icmp sgt i32 %319, %113
   br i1 %.not.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.i.i
 
-"$Scheduler.register_prompt_pages.exit.i":        ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i22, %then.i20
-  %319 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
-  br i1 %319, label %then3.i, label %merge1.i
+"$Scheduler.register_prompt_pages.exit.i":        ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i23, %then.i21
+  %320 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
+  br i1 %320, label %then3.i, label %merge1.i
 
 then3.i:                                          ; preds = %"$Scheduler.register_prompt_pages.exit.i"
-  %320 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
-  %.val.i.i.i = load i64, ptr %320, align 8
-  %321 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %.val9.i.i.i = load i32, ptr %321, align 4
-  %322 = trunc i64 %.val.i.i.i to i32
-  %323 = sub i32 %322, %.val9.i.i.i
-  %324 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
-  %325 = load i32, ptr %324, align 4
-  %326 = icmp slt i32 %323, %325
-  %.pre48.i = load ptr, ptr %96, align 8
-  br i1 %326, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
+  %321 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
+  %.val.i.i.i = load i64, ptr %321, align 8
+  %322 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %.val9.i.i.i = load i32, ptr %322, align 4
+  %323 = trunc i64 %.val.i.i.i to i32
+  %324 = sub i32 %323, %.val9.i.i.i
+  %325 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
+  %326 = load i32, ptr %325, align 4
+  %327 = icmp slt i32 %324, %326
+  %.pre48.i = load ptr, ptr %97, align 8
+  br i1 %327, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
 then.i.i38.i:                                     ; preds = %and.lhs.true.i.i.i
-  %327 = getelementptr i8, ptr %.pre48.i, i64 68
-  %328 = load i32, ptr %327, align 4
-  %329 = sext i32 %328 to i64
-  %330 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
-  %331 = load ptr, ptr %330, align 8
-  %332 = sext i32 %323 to i64
-  %333 = mul nsw i64 %329, %332
-  %334 = getelementptr float, ptr %331, i64 %333
-  %335 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %336 = mul nsw i64 %329, %335
-  %337 = getelementptr float, ptr %340, i64 %336
-  %338 = shl nsw i64 %329, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %334, ptr align 1 %337, i64 %338, i1 false)
-  %.pre.i = load ptr, ptr %96, align 8
+  %328 = getelementptr i8, ptr %.pre48.i, i64 68
+  %329 = load i32, ptr %328, align 4
+  %330 = sext i32 %329 to i64
+  %331 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
+  %332 = load ptr, ptr %331, align 8
+  %333 = sext i32 %324 to i64
+  %334 = mul nsw i64 %330, %333
+  %335 = getelementptr float, ptr %332, i64 %334
+  %336 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %337 = mul nsw i64 %330, %336
+  %338 = getelementptr float, ptr %341, i64 %337
+  %339 = shl nsw i64 %330, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %335, ptr align 1 %338, i64 %339, i1 false)
+  %.pre.i = load ptr, ptr %97, align 8
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %339 = getelementptr i8, ptr %.pre48.i, i64 344
-  %340 = load ptr, ptr %339, align 8
-  %.not.i.i37.i = icmp eq ptr %340, null
+  %340 = getelementptr i8, ptr %.pre48.i, i64 344
+  %341 = load ptr, ptr %340, align 8
+  %.not.i.i37.i = icmp eq ptr %341, null
   br i1 %.not.i.i37.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i38.i
 
 "$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i38.i, %then3.i
-  %341 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
-  %342 = getelementptr i8, ptr %341, i64 304
-  %343 = load ptr, ptr %342, align 8
-  %344 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %345 = getelementptr i32, ptr %343, i64 %344
-  %346 = load i32, ptr %345, align 4
-  %347 = getelementptr i8, ptr %341, i64 312
-  %348 = load ptr, ptr %347, align 8
-  %349 = getelementptr i32, ptr %348, i64 %344
-  %350 = load i32, ptr %349, align 4
-  %351 = icmp eq i32 %350, 0
-  br i1 %351, label %then.i.i21, label %else.i.i
+  %342 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
+  %343 = getelementptr i8, ptr %342, i64 304
+  %344 = load ptr, ptr %343, align 8
+  %345 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %346 = getelementptr i32, ptr %344, i64 %345
+  %347 = load i32, ptr %346, align 4
+  %348 = getelementptr i8, ptr %342, i64 312
+  %349 = load ptr, ptr %348, align 8
+  %350 = getelementptr i32, ptr %349, i64 %345
+  %351 = load i32, ptr %350, align 4
+  %352 = icmp eq i32 %351, 0
+  br i1 %352, label %then.i.i22, label %else.i.i
 
-then.i.i21:                                       ; preds = %"$Scheduler.capture_logits.exit.i.i"
+then.i.i22:                                       ; preds = %"$Scheduler.capture_logits.exit.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i)
-  %352 = load i64, ptr %320, align 8
-  %353 = add i64 %352, -1
-  %.val5.i.i.i = load i32, ptr %321, align 4
-  %354 = trunc i64 %352 to i32
-  %355 = sub i32 %354, %.val5.i.i.i
-  %356 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %353, i32 %355)
-  %357 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %358 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %359 = load i32, ptr %358, align 4
-  %360 = icmp sgt i32 %359, 0
-  br i1 %360, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %353 = load i64, ptr %321, align 8
+  %354 = add i64 %353, -1
+  %.val5.i.i.i = load i32, ptr %322, align 4
+  %355 = trunc i64 %353 to i32
+  %356 = sub i32 %355, %.val5.i.i.i
+  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %354, i32 %356)
+  %358 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %359 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %360 = load i32, ptr %359, align 4
+  %361 = icmp sgt i32 %360, 0
+  br i1 %361, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
 whilebody.i.i.i36.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
-  %361 = getelementptr i8, ptr %374, i64 4
-  store i8 0, ptr %361, align 1
-  call fastcc void @"$PagePool.tell"(ptr %83, i32 2, i32 %372)
-  %362 = load i64, ptr %89, align 8
-  %363 = add i64 %362, 1
-  store i64 %363, ptr %89, align 8
-  %364 = load i32, ptr %358, align 4
-  %365 = add i32 %364, -1
-  store i32 %365, ptr %358, align 4
-  %366 = icmp sgt i32 %365, 0
-  br i1 %366, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %362 = getelementptr i8, ptr %375, i64 4
+  store i8 0, ptr %362, align 1
+  call fastcc void @"$PagePool.tell"(ptr %84, i32 2, i32 %373)
+  %363 = load i64, ptr %90, align 8
+  %364 = add i64 %363, 1
+  store i64 %364, ptr %90, align 8
+  %365 = load i32, ptr %359, align 4
+  %366 = add i32 %365, -1
+  store i32 %366, ptr %359, align 4
+  %367 = icmp sgt i32 %366, 0
+  br i1 %367, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
-and.lhs.true.i.i.i34.i:                           ; preds = %then.i.i21, %whilebody.i.i.i36.i
-  %367 = phi i32 [ %365, %whilebody.i.i.i36.i ], [ %359, %then.i.i21 ]
-  %368 = load ptr, ptr %357, align 8
-  %369 = zext nneg i32 %367 to i64
-  %370 = getelementptr i32, ptr %368, i64 %369
-  %371 = getelementptr i8, ptr %370, i64 -4
-  %372 = load i32, ptr %371, align 4
-  %.val.i.i.i.i35.i = load ptr, ptr %82, align 8
-  %373 = sext i32 %372 to i64
-  %374 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %373
-  %375 = getelementptr i8, ptr %374, i64 12
-  %376 = load i32, ptr %375, align 4
-  %377 = icmp sgt i32 %376, 0
-  br i1 %377, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
+and.lhs.true.i.i.i34.i:                           ; preds = %then.i.i22, %whilebody.i.i.i36.i
+  %368 = phi i32 [ %366, %whilebody.i.i.i36.i ], [ %360, %then.i.i22 ]
+  %369 = load ptr, ptr %358, align 8
+  %370 = zext nneg i32 %368 to i64
+  %371 = getelementptr i32, ptr %369, i64 %370
+  %372 = getelementptr i8, ptr %371, i64 -4
+  %373 = load i32, ptr %372, align 4
+  %.val.i.i.i.i35.i = load ptr, ptr %83, align 8
+  %374 = sext i32 %373 to i64
+  %375 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %374
+  %376 = getelementptr i8, ptr %375, i64 12
+  %377 = load i32, ptr %376, align 4
+  %378 = icmp sgt i32 %377, 0
+  br i1 %378, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i34.i
-  %378 = load i32, ptr %374, align 4
-  %379 = icmp sgt i32 %378, 1
-  br i1 %379, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
+  %379 = load i32, ptr %375, align 4
+  %380 = icmp sgt i32 %379, 1
+  br i1 %380, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i
-  %380 = getelementptr i8, ptr %374, i64 32
-  %381 = load i64, ptr %380, align 8
-  %.val20.i.i.i.i.i.i = load i32, ptr %86, align 4
-  %.val21.i.i.i.i.i.i = load ptr, ptr %87, align 8
-  %382 = add i32 %.val20.i.i.i.i.i.i, -1
-  %383 = sext i32 %382 to i64
-  %384 = and i64 %381, %383
-  %385 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %384
-  %386 = load i32, ptr %385, align 4
-  %.not22.i.i.i.i.i.i = icmp eq i32 %386, %372
+  %381 = getelementptr i8, ptr %375, i64 32
+  %382 = load i64, ptr %381, align 8
+  %.val20.i.i.i.i.i.i = load i32, ptr %87, align 4
+  %.val21.i.i.i.i.i.i = load ptr, ptr %88, align 8
+  %383 = add i32 %.val20.i.i.i.i.i.i, -1
+  %384 = sext i32 %383 to i64
+  %385 = and i64 %382, %384
+  %386 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %385
+  %387 = load i32, ptr %386, align 4
+  %.not22.i.i.i.i.i.i = icmp eq i32 %387, %373
   br i1 %.not22.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i, %whilebody.i.i.i.i.i.i
-  %387 = phi i32 [ %390, %whilebody.i.i.i.i.i.i ], [ %386, %merge.i.i.i.i.i ]
-  %388 = sext i32 %387 to i64
-  %389 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %388, i32 7
-  %390 = load i32, ptr %389, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %390, %372
+  %388 = phi i32 [ %391, %whilebody.i.i.i.i.i.i ], [ %387, %merge.i.i.i.i.i ]
+  %389 = sext i32 %388 to i64
+  %390 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %389, i32 7
+  %391 = load i32, ptr %390, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %391, %373
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %385, %merge.i.i.i.i.i ], [ %389, %whilebody.i.i.i.i.i.i ]
-  %391 = getelementptr i8, ptr %374, i64 24
-  %392 = load i32, ptr %391, align 4
-  store i32 %392, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
-  %393 = getelementptr i8, ptr %374, i64 8
-  %394 = load i32, ptr %393, align 4
-  %.not18.i.i.i.i.i.i = icmp eq i32 %394, -1
+  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %386, %merge.i.i.i.i.i ], [ %390, %whilebody.i.i.i.i.i.i ]
+  %392 = getelementptr i8, ptr %375, i64 24
+  %393 = load i32, ptr %392, align 4
+  store i32 %393, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
+  %394 = getelementptr i8, ptr %375, i64 8
+  %395 = load i32, ptr %394, align 4
+  %.not18.i.i.i.i.i.i = icmp eq i32 %395, -1
   br i1 %.not18.i.i.i.i.i.i, label %whilebody.i.i.i36.i, label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
-  %.val.i.i.i.i.i.i = load ptr, ptr %82, align 8
-  %395 = sext i32 %394 to i64
-  %396 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %395, i32 4
-  %397 = load i32, ptr %396, align 4
-  %398 = add i32 %397, -1
-  store i32 %398, ptr %396, align 4
+  %.val.i.i.i.i.i.i = load ptr, ptr %83, align 8
+  %396 = sext i32 %395 to i64
+  %397 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %396, i32 4
+  %398 = load i32, ptr %397, align 4
+  %399 = add i32 %398, -1
+  store i32 %399, ptr %397, align 4
   br label %whilebody.i.i.i36.i
 
-"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i34.i, %whilebody.i.i.i36.i, %then.i.i21
-  %399 = load ptr, ptr %99, align 8
-  %400 = load i64, ptr %100, align 8
-  %401 = getelementptr %11, ptr %399, i64 %400
-  %402 = add i64 %400, 1
-  store i64 %402, ptr %100, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %401, i8 0, i64 472, i1 false)
-  %403 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %403, ptr %401, align 8
-  %404 = getelementptr i8, ptr %401, i64 8
-  store i32 3, ptr %404, align 4
-  %405 = getelementptr i8, ptr %401, i64 20
-  store i32 -1, ptr %405, align 4
-  %.val.i.i6.i.i.i = load i64, ptr %320, align 8
-  %.val17.i.i.i.i.i = load i32, ptr %321, align 4
-  %406 = trunc i64 %.val.i.i6.i.i.i to i32
-  %407 = sub i32 %406, %.val17.i.i.i.i.i
-  %408 = getelementptr i8, ptr %401, i64 24
-  store i32 %407, ptr %408, align 4
-  %409 = load i32, ptr %321, align 4
-  %410 = getelementptr i8, ptr %401, i64 28
-  store i32 %409, ptr %410, align 4
-  %411 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %412 = load i32, ptr %411, align 4
-  %413 = getelementptr i8, ptr %401, i64 32
-  store i32 %412, ptr %413, align 4
-  %414 = getelementptr i8, ptr %401, i64 36
-  store i32 -1, ptr %414, align 4
-  %415 = load i64, ptr %73, align 8
-  %416 = getelementptr i8, ptr %401, i64 208
-  store i64 %415, ptr %416, align 8
-  %417 = getelementptr i8, ptr %401, i64 12
-  store i32 6, ptr %417, align 4
-  %418 = getelementptr i8, ptr %401, i64 16
-  store i32 8, ptr %418, align 4
-  %419 = getelementptr i8, ptr %401, i64 216
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %419, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
+"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i34.i, %whilebody.i.i.i36.i, %then.i.i22
+  %400 = load ptr, ptr %100, align 8
+  %401 = load i64, ptr %101, align 8
+  %402 = getelementptr %11, ptr %400, i64 %401
+  %403 = add i64 %401, 1
+  store i64 %403, ptr %101, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %402, i8 0, i64 472, i1 false)
+  %404 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %404, ptr %402, align 8
+  %405 = getelementptr i8, ptr %402, i64 8
+  store i32 3, ptr %405, align 4
+  %406 = getelementptr i8, ptr %402, i64 20
+  store i32 -1, ptr %406, align 4
+  %.val.i.i6.i.i.i = load i64, ptr %321, align 8
+  %.val17.i.i.i.i.i = load i32, ptr %322, align 4
+  %407 = trunc i64 %.val.i.i6.i.i.i to i32
+  %408 = sub i32 %407, %.val17.i.i.i.i.i
+  %409 = getelementptr i8, ptr %402, i64 24
+  store i32 %408, ptr %409, align 4
+  %410 = load i32, ptr %322, align 4
+  %411 = getelementptr i8, ptr %402, i64 28
+  store i32 %410, ptr %411, align 4
+  %412 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %413 = load i32, ptr %412, align 4
+  %414 = getelementptr i8, ptr %402, i64 32
+  store i32 %413, ptr %414, align 4
+  %415 = getelementptr i8, ptr %402, i64 36
+  store i32 -1, ptr %415, align 4
+  %416 = load i64, ptr %74, align 8
+  %417 = getelementptr i8, ptr %402, i64 208
+  store i64 %416, ptr %417, align 8
+  %418 = getelementptr i8, ptr %402, i64 12
+  store i32 6, ptr %418, align 4
+  %419 = getelementptr i8, ptr %402, i64 16
+  store i32 8, ptr %419, align 4
+  %420 = getelementptr i8, ptr %402, i64 216
+  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %420, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %2, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i)
   br label %merge1.i
 
 else.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
-  %421 = icmp slt i32 %346, 0
-  br i1 %421, label %then1.i.i, label %merge.i20.i
+  %422 = icmp slt i32 %347, 0
+  br i1 %422, label %then1.i.i, label %merge.i20.i
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
-  %422 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i.i30.i.i = load ptr, ptr %422, align 8
+  %423 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i.i30.i.i = load ptr, ptr %423, align 8
   %.not.i.i.i.i.i = icmp eq ptr %.val.i.i.i30.i.i, null
   br i1 %.not.i.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i", label %"$Sequence.is_restricted.exit.i.i.i.i"
 
 "$Sequence.is_restricted.exit.i.i.i.i":           ; preds = %then1.i.i
-  %423 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %424 = load i8, ptr %423, align 1
-  %.fr.i.i.i = freeze i8 %424
-  %425 = icmp eq i8 %.fr.i.i.i, 0
-  br i1 %425, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %424 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %425 = load i8, ptr %424, align 1
+  %.fr.i.i.i = freeze i8 %425
+  %426 = icmp eq i8 %.fr.i.i.i, 0
+  br i1 %426, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 merge.i.i.i28.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
-  %426 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
-  %.val.i.i.i29.i = load i32, ptr %426, align 4
-  %427 = icmp sgt i32 %.val.i.i.i29.i, 0
-  br i1 %427, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %427 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
+  %.val.i.i.i29.i = load i32, ptr %427, align 4
+  %428 = icmp sgt i32 %.val.i.i.i29.i, 0
+  br i1 %428, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 forbody.preheader.i.i.i30.i:                      ; preds = %merge.i.i.i28.i
   %narrow.i.i.i.i = add nuw i32 %.val.i.i.i29.i, 31
-  %428 = lshr i32 %narrow.i.i.i.i, 5
-  %.zext.i.i.i.i = zext nneg i32 %428 to i64
+  %429 = lshr i32 %narrow.i.i.i.i, 5
+  %.zext.i.i.i.i = zext nneg i32 %429 to i64
   br label %forbody.i.i.i31.i
 
 forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i31.i
-  %429 = add nuw nsw i64 %i.010.i.i.i.i, 1
-  %exitcond.not.i.i.i33.i = icmp eq i64 %429, %.zext.i.i.i.i
+  %430 = add nuw nsw i64 %i.010.i.i.i.i, 1
+  %exitcond.not.i.i.i33.i = icmp eq i64 %430, %.zext.i.i.i.i
   br i1 %exitcond.not.i.i.i33.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i31.i
 
 forbody.i.i.i31.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i30.i
-  %i.010.i.i.i.i = phi i64 [ %429, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
-  %430 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
-  %431 = load i32, ptr %430, align 4
-  %.not.i.i.i32.i = icmp eq i32 %431, 0
+  %i.010.i.i.i.i = phi i64 [ %430, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
+  %431 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
+  %432 = load i32, ptr %431, align 4
+  %.not.i.i.i32.i = icmp eq i32 %432, 0
   br i1 %.not.i.i.i32.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 "$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i31.i, %forcond.i.i.i.i, %merge.i.i.i28.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
   %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i28.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i31.i ], [ 1, %forcond.i.i.i.i ]
   %cause.0.i.i.i = phi ptr [ @"$string.22", %merge.i.i.i28.i ], [ @"$string.21", %then1.i.i ], [ @"$string.21", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.23", %forbody.i.i.i31.i ], [ @"$string.22", %forcond.i.i.i.i ]
-  %.val.i31.i.i = load i64, ptr %320, align 8
-  %.val6.i.i.i = load i32, ptr %321, align 4
-  %432 = trunc i64 %.val.i31.i.i to i32
-  %433 = sub i32 %432, %.val6.i.i.i
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %433)
-  %435 = load ptr, ptr %99, align 8
-  %436 = load i64, ptr %100, align 8
-  %437 = getelementptr %11, ptr %435, i64 %436
-  %438 = add i64 %436, 1
-  store i64 %438, ptr %100, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %437, i8 0, i64 472, i1 false)
-  %439 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %439, ptr %437, align 8
-  %440 = getelementptr i8, ptr %437, i64 8
-  store i32 3, ptr %440, align 4
-  %441 = getelementptr i8, ptr %437, i64 20
-  store i32 -1, ptr %441, align 4
-  %.val.i.i9.i.i.i = load i64, ptr %320, align 8
-  %.val17.i.i.i32.i.i = load i32, ptr %321, align 4
-  %442 = trunc i64 %.val.i.i9.i.i.i to i32
-  %443 = sub i32 %442, %.val17.i.i.i32.i.i
-  %444 = getelementptr i8, ptr %437, i64 24
-  store i32 %443, ptr %444, align 4
-  %445 = load i32, ptr %321, align 4
-  %446 = getelementptr i8, ptr %437, i64 28
-  store i32 %445, ptr %446, align 4
-  %447 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %448 = load i32, ptr %447, align 4
-  %449 = getelementptr i8, ptr %437, i64 32
-  store i32 %448, ptr %449, align 4
-  %450 = getelementptr i8, ptr %437, i64 36
-  store i32 -1, ptr %450, align 4
-  %451 = load i64, ptr %73, align 8
-  %452 = getelementptr i8, ptr %437, i64 208
-  store i64 %451, ptr %452, align 8
-  %453 = getelementptr i8, ptr %437, i64 12
-  store i32 6, ptr %453, align 4
-  %454 = getelementptr i8, ptr %437, i64 16
-  store i32 %code.0.i.i.i, ptr %454, align 4
-  %455 = getelementptr i8, ptr %437, i64 216
-  %456 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %455, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
+  %.val.i31.i.i = load i64, ptr %321, align 8
+  %.val6.i.i.i = load i32, ptr %322, align 4
+  %433 = trunc i64 %.val.i31.i.i to i32
+  %434 = sub i32 %433, %.val6.i.i.i
+  %435 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %434)
+  %436 = load ptr, ptr %100, align 8
+  %437 = load i64, ptr %101, align 8
+  %438 = getelementptr %11, ptr %436, i64 %437
+  %439 = add i64 %437, 1
+  store i64 %439, ptr %101, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %438, i8 0, i64 472, i1 false)
+  %440 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %440, ptr %438, align 8
+  %441 = getelementptr i8, ptr %438, i64 8
+  store i32 3, ptr %441, align 4
+  %442 = getelementptr i8, ptr %438, i64 20
+  store i32 -1, ptr %442, align 4
+  %.val.i.i9.i.i.i = load i64, ptr %321, align 8
+  %.val17.i.i.i32.i.i = load i32, ptr %322, align 4
+  %443 = trunc i64 %.val.i.i9.i.i.i to i32
+  %444 = sub i32 %443, %.val17.i.i.i32.i.i
+  %445 = getelementptr i8, ptr %438, i64 24
+  store i32 %444, ptr %445, align 4
+  %446 = load i32, ptr %322, align 4
+  %447 = getelementptr i8, ptr %438, i64 28
+  store i32 %446, ptr %447, align 4
+  %448 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %449 = load i32, ptr %448, align 4
+  %450 = getelementptr i8, ptr %438, i64 32
+  store i32 %449, ptr %450, align 4
+  %451 = getelementptr i8, ptr %438, i64 36
+  store i32 -1, ptr %451, align 4
+  %452 = load i64, ptr %74, align 8
+  %453 = getelementptr i8, ptr %438, i64 208
+  store i64 %452, ptr %453, align 8
+  %454 = getelementptr i8, ptr %438, i64 12
+  store i32 6, ptr %454, align 4
+  %455 = getelementptr i8, ptr %438, i64 16
+  store i32 %code.0.i.i.i, ptr %455, align 4
+  %456 = getelementptr i8, ptr %438, i64 216
+  %457 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %456, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr %2, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i)
   br label %merge1.i
 
 merge.i20.i:                                      ; preds = %else.i.i
-  %457 = load ptr, ptr %99, align 8
-  %458 = load i64, ptr %100, align 8
-  %459 = getelementptr %11, ptr %457, i64 %458
-  %460 = add i64 %458, 1
-  store i64 %460, ptr %100, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %459, i8 0, i64 472, i1 false)
-  %461 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %461, ptr %459, align 8
-  %462 = getelementptr i8, ptr %459, i64 8
-  store i32 1, ptr %462, align 4
-  %463 = getelementptr i8, ptr %459, i64 20
-  store i32 -1, ptr %463, align 4
-  %.val.i.i33.i.i = load i64, ptr %320, align 8
-  %.val17.i.i.i21.i = load i32, ptr %321, align 4
-  %464 = trunc i64 %.val.i.i33.i.i to i32
-  %465 = sub i32 %464, %.val17.i.i.i21.i
-  %466 = getelementptr i8, ptr %459, i64 24
-  store i32 %465, ptr %466, align 4
-  %467 = load i32, ptr %321, align 4
-  %468 = getelementptr i8, ptr %459, i64 28
-  store i32 %467, ptr %468, align 4
-  %469 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %470 = load i32, ptr %469, align 4
-  %471 = getelementptr i8, ptr %459, i64 32
-  store i32 %470, ptr %471, align 4
-  %472 = getelementptr i8, ptr %459, i64 36
-  store i32 -1, ptr %472, align 4
-  %473 = load i64, ptr %73, align 8
-  %474 = getelementptr i8, ptr %459, i64 208
-  store i64 %473, ptr %474, align 8
-  store i32 %346, ptr %463, align 4
-  %.val.i34.i.i = load ptr, ptr %96, align 8
-  %475 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %.val20.i.i.i = load i32, ptr %475, align 4
-  %476 = getelementptr i8, ptr %.val.i34.i.i, i64 68
-  %477 = load i32, ptr %476, align 4
-  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %477, i32 %.val20.i.i.i)
-  %478 = icmp sgt i32 %spec.select.i.i.i.i, 0
-  br i1 %478, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
+  %458 = load ptr, ptr %100, align 8
+  %459 = load i64, ptr %101, align 8
+  %460 = getelementptr %11, ptr %458, i64 %459
+  %461 = add i64 %459, 1
+  store i64 %461, ptr %101, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %460, i8 0, i64 472, i1 false)
+  %462 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %462, ptr %460, align 8
+  %463 = getelementptr i8, ptr %460, i64 8
+  store i32 1, ptr %463, align 4
+  %464 = getelementptr i8, ptr %460, i64 20
+  store i32 -1, ptr %464, align 4
+  %.val.i.i33.i.i = load i64, ptr %321, align 8
+  %.val17.i.i.i21.i = load i32, ptr %322, align 4
+  %465 = trunc i64 %.val.i.i33.i.i to i32
+  %466 = sub i32 %465, %.val17.i.i.i21.i
+  %467 = getelementptr i8, ptr %460, i64 24
+  store i32 %466, ptr %467, align 4
+  %468 = load i32, ptr %322, align 4
+  %469 = getelementptr i8, ptr %460, i64 28
+  store i32 %468, ptr %469, align 4
+  %470 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %471 = load i32, ptr %470, align 4
+  %472 = getelementptr i8, ptr %460, i64 32
+  store i32 %471, ptr %472, align 4
+  %473 = getelementptr i8, ptr %460, i64 36
+  store i32 -1, ptr %473, align 4
+  %474 = load i64, ptr %74, align 8
+  %475 = getelementptr i8, ptr %460, i64 208
+  store i64 %474, ptr %475, align 8
+  store i32 %347, ptr %464, align 4
+  %.val.i34.i.i = load ptr, ptr %97, align 8
+  %476 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
+  %.val20.i.i.i = load i32, ptr %476, align 4
+  %477 = getelementptr i8, ptr %.val.i34.i.i, i64 68
+  %478 = load i32, ptr %477, align 4
+  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %478, i32 %.val20.i.i.i)
+  %479 = icmp sgt i32 %spec.select.i.i.i.i, 0
+  br i1 %479, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i20.i
-  %479 = getelementptr i8, ptr %.val.i34.i.i, i64 328
-  %480 = load ptr, ptr %479, align 8
-  %481 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %480 = getelementptr i8, ptr %.val.i34.i.i, i64 328
+  %481 = load ptr, ptr %480, align 8
+  %482 = mul i32 %segment.sroa.215.0.copyload.i, 20
   %wide.trip.count.i.i.i24.i = zext nneg i32 %spec.select.i.i.i.i to i64
   br label %forbody.i.i37.i.i
 
 forbody.i.i37.i.i:                                ; preds = %merge2.i.i.i26.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i25.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i27.i, %merge2.i.i.i26.i ]
-  %482 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
-  %483 = add i32 %481, %482
-  %484 = sext i32 %483 to i64
-  %485 = getelementptr i32, ptr %480, i64 %484
-  %486 = load i32, ptr %485, align 4
-  %487 = icmp slt i32 %486, 0
-  br i1 %487, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
+  %483 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
+  %484 = add i32 %482, %483
+  %485 = sext i32 %484 to i64
+  %486 = getelementptr i32, ptr %481, i64 %485
+  %487 = load i32, ptr %486, align 4
+  %488 = icmp slt i32 %487, 0
+  br i1 %488, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
 
 merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
   %indvars.iv.next.i.i.i27.i = add nuw nsw i64 %indvars.iv.i.i.i25.i, 1
@@ -2014,357 +2016,357 @@ merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
   br i1 %exitcond.not.i.i38.i.i, label %"$Scheduler.num_best.exit.i.i.i", label %forbody.i.i37.i.i
 
 "$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i26.i, %forbody.i.i37.i.i, %merge.i20.i
-  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %482, %forbody.i.i37.i.i ]
-  store i32 %common.ret.op.i.i.i.i, ptr %472, align 4
-  %488 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
-  br i1 %488, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
+  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %483, %forbody.i.i37.i.i ]
+  store i32 %common.ret.op.i.i.i.i, ptr %473, align 4
+  %489 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
+  br i1 %489, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
 
 then.i35.i.i:                                     ; preds = %"$Scheduler.num_best.exit.i.i.i"
-  %489 = getelementptr i8, ptr %341, i64 320
-  %490 = load ptr, ptr %489, align 8
-  %491 = getelementptr float, ptr %490, i64 %344
-  %492 = load float, ptr %491, align 4
-  %493 = getelementptr i8, ptr %459, i64 40
-  store float %492, ptr %493, align 4
+  %490 = getelementptr i8, ptr %342, i64 320
+  %491 = load ptr, ptr %490, align 8
+  %492 = getelementptr float, ptr %491, i64 %345
+  %493 = load float, ptr %492, align 4
+  %494 = getelementptr i8, ptr %460, i64 40
+  store float %493, ptr %494, align 4
   %.not.i36.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not.i36.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i35.i.i
-  %494 = getelementptr i8, ptr %341, i64 328
-  %495 = mul i32 %segment.sroa.215.0.copyload.i, 20
-  %496 = getelementptr i8, ptr %459, i64 44
-  %497 = getelementptr i8, ptr %341, i64 336
-  %498 = getelementptr i8, ptr %459, i64 124
+  %495 = getelementptr i8, ptr %342, i64 328
+  %496 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %497 = getelementptr i8, ptr %460, i64 44
+  %498 = getelementptr i8, ptr %342, i64 336
+  %499 = getelementptr i8, ptr %460, i64 124
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
-  %xtraiter52 = and i64 %wide.trip.count.i.i.i, 3
-  %499 = icmp ult i32 %common.ret.op.i.i.i.i, 4
-  br i1 %499, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %xtraiter53 = and i64 %wide.trip.count.i.i.i, 3
+  %500 = icmp ult i32 %common.ret.op.i.i.i.i, 4
+  br i1 %500, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
-  %unroll_iter55 = and i64 %wide.trip.count.i.i.i, 2147483644
+  %unroll_iter56 = and i64 %wide.trip.count.i.i.i, 2147483644
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %niter56 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter56.next.3, %forbody.i.i.i ]
-  %500 = load ptr, ptr %494, align 8
-  %501 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %502 = add i32 %495, %501
-  %503 = sext i32 %502 to i64
-  %504 = getelementptr i32, ptr %500, i64 %503
-  %505 = load i32, ptr %504, align 4
-  %506 = getelementptr i32, ptr %496, i64 %indvars.iv.i.i.i
-  store i32 %505, ptr %506, align 4
-  %507 = load ptr, ptr %497, align 8
-  %508 = getelementptr float, ptr %507, i64 %503
-  %509 = load float, ptr %508, align 4
-  %510 = getelementptr float, ptr %498, i64 %indvars.iv.i.i.i
-  store float %509, ptr %510, align 4
+  %niter57 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter57.next.3, %forbody.i.i.i ]
+  %501 = load ptr, ptr %495, align 8
+  %502 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %503 = add i32 %496, %502
+  %504 = sext i32 %503 to i64
+  %505 = getelementptr i32, ptr %501, i64 %504
+  %506 = load i32, ptr %505, align 4
+  %507 = getelementptr i32, ptr %497, i64 %indvars.iv.i.i.i
+  store i32 %506, ptr %507, align 4
+  %508 = load ptr, ptr %498, align 8
+  %509 = getelementptr float, ptr %508, i64 %504
+  %510 = load float, ptr %509, align 4
+  %511 = getelementptr float, ptr %499, i64 %indvars.iv.i.i.i
+  store float %510, ptr %511, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %511 = load ptr, ptr %494, align 8
-  %512 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %513 = add i32 %495, %512
-  %514 = sext i32 %513 to i64
-  %515 = getelementptr i32, ptr %511, i64 %514
-  %516 = load i32, ptr %515, align 4
-  %517 = getelementptr i32, ptr %496, i64 %indvars.iv.next.i.i.i
-  store i32 %516, ptr %517, align 4
-  %518 = load ptr, ptr %497, align 8
-  %519 = getelementptr float, ptr %518, i64 %514
-  %520 = load float, ptr %519, align 4
-  %521 = getelementptr float, ptr %498, i64 %indvars.iv.next.i.i.i
-  store float %520, ptr %521, align 4
+  %512 = load ptr, ptr %495, align 8
+  %513 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %514 = add i32 %496, %513
+  %515 = sext i32 %514 to i64
+  %516 = getelementptr i32, ptr %512, i64 %515
+  %517 = load i32, ptr %516, align 4
+  %518 = getelementptr i32, ptr %497, i64 %indvars.iv.next.i.i.i
+  store i32 %517, ptr %518, align 4
+  %519 = load ptr, ptr %498, align 8
+  %520 = getelementptr float, ptr %519, i64 %515
+  %521 = load float, ptr %520, align 4
+  %522 = getelementptr float, ptr %499, i64 %indvars.iv.next.i.i.i
+  store float %521, ptr %522, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %522 = load ptr, ptr %494, align 8
-  %523 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %524 = add i32 %495, %523
-  %525 = sext i32 %524 to i64
-  %526 = getelementptr i32, ptr %522, i64 %525
-  %527 = load i32, ptr %526, align 4
-  %528 = getelementptr i32, ptr %496, i64 %indvars.iv.next.i.i.i.1
-  store i32 %527, ptr %528, align 4
-  %529 = load ptr, ptr %497, align 8
-  %530 = getelementptr float, ptr %529, i64 %525
-  %531 = load float, ptr %530, align 4
-  %532 = getelementptr float, ptr %498, i64 %indvars.iv.next.i.i.i.1
-  store float %531, ptr %532, align 4
+  %523 = load ptr, ptr %495, align 8
+  %524 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %525 = add i32 %496, %524
+  %526 = sext i32 %525 to i64
+  %527 = getelementptr i32, ptr %523, i64 %526
+  %528 = load i32, ptr %527, align 4
+  %529 = getelementptr i32, ptr %497, i64 %indvars.iv.next.i.i.i.1
+  store i32 %528, ptr %529, align 4
+  %530 = load ptr, ptr %498, align 8
+  %531 = getelementptr float, ptr %530, i64 %526
+  %532 = load float, ptr %531, align 4
+  %533 = getelementptr float, ptr %499, i64 %indvars.iv.next.i.i.i.1
+  store float %532, ptr %533, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %533 = load ptr, ptr %494, align 8
-  %534 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %535 = add i32 %495, %534
-  %536 = sext i32 %535 to i64
-  %537 = getelementptr i32, ptr %533, i64 %536
-  %538 = load i32, ptr %537, align 4
-  %539 = getelementptr i32, ptr %496, i64 %indvars.iv.next.i.i.i.2
-  store i32 %538, ptr %539, align 4
-  %540 = load ptr, ptr %497, align 8
-  %541 = getelementptr float, ptr %540, i64 %536
-  %542 = load float, ptr %541, align 4
-  %543 = getelementptr float, ptr %498, i64 %indvars.iv.next.i.i.i.2
-  store float %542, ptr %543, align 4
+  %534 = load ptr, ptr %495, align 8
+  %535 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %536 = add i32 %496, %535
+  %537 = sext i32 %536 to i64
+  %538 = getelementptr i32, ptr %534, i64 %537
+  %539 = load i32, ptr %538, align 4
+  %540 = getelementptr i32, ptr %497, i64 %indvars.iv.next.i.i.i.2
+  store i32 %539, ptr %540, align 4
+  %541 = load ptr, ptr %498, align 8
+  %542 = getelementptr float, ptr %541, i64 %537
+  %543 = load float, ptr %542, align 4
+  %544 = getelementptr float, ptr %499, i64 %indvars.iv.next.i.i.i.2
+  store float %543, ptr %544, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
-  %niter56.next.3 = add i64 %niter56, 4
-  %niter56.ncmp.3 = icmp eq i64 %niter56.next.3, %unroll_iter55
-  br i1 %niter56.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
+  %niter57.next.3 = add i64 %niter57, 4
+  %niter57.ncmp.3 = icmp eq i64 %niter57.next.3, %unroll_iter56
+  br i1 %niter57.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
 
 "$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %lcmp.mod54.not = icmp eq i64 %xtraiter52, 0
-  br i1 %lcmp.mod54.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
+  %lcmp.mod55.not = icmp eq i64 %xtraiter53, 0
+  br i1 %lcmp.mod55.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
 
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %epil.iter53 = phi i64 [ %epil.iter53.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %544 = load ptr, ptr %494, align 8
-  %545 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %546 = add i32 %495, %545
-  %547 = sext i32 %546 to i64
-  %548 = getelementptr i32, ptr %544, i64 %547
-  %549 = load i32, ptr %548, align 4
-  %550 = getelementptr i32, ptr %496, i64 %indvars.iv.i.i.i.epil
-  store i32 %549, ptr %550, align 4
-  %551 = load ptr, ptr %497, align 8
-  %552 = getelementptr float, ptr %551, i64 %547
-  %553 = load float, ptr %552, align 4
-  %554 = getelementptr float, ptr %498, i64 %indvars.iv.i.i.i.epil
-  store float %553, ptr %554, align 4
+  %epil.iter54 = phi i64 [ %epil.iter54.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
+  %545 = load ptr, ptr %495, align 8
+  %546 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %547 = add i32 %496, %546
+  %548 = sext i32 %547 to i64
+  %549 = getelementptr i32, ptr %545, i64 %548
+  %550 = load i32, ptr %549, align 4
+  %551 = getelementptr i32, ptr %497, i64 %indvars.iv.i.i.i.epil
+  store i32 %550, ptr %551, align 4
+  %552 = load ptr, ptr %498, align 8
+  %553 = getelementptr float, ptr %552, i64 %548
+  %554 = load float, ptr %553, align 4
+  %555 = getelementptr float, ptr %499, i64 %indvars.iv.i.i.i.epil
+  store float %554, ptr %555, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
-  %epil.iter53.next = add i64 %epil.iter53, 1
-  %epil.iter53.cmp.not = icmp eq i64 %epil.iter53.next, %xtraiter52
-  br i1 %epil.iter53.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
+  %epil.iter54.next = add i64 %epil.iter54, 1
+  %epil.iter54.cmp.not = icmp eq i64 %epil.iter54.next, %xtraiter53
+  br i1 %epil.iter54.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
 "$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then.i35.i.i, %"$Scheduler.num_best.exit.i.i.i"
-  %555 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %556 = load ptr, ptr %555, align 8
-  %557 = load i64, ptr %320, align 8
-  %558 = getelementptr i32, ptr %556, i64 %557
-  store i32 %346, ptr %558, align 4
-  %559 = load i64, ptr %320, align 8
-  %560 = add i64 %559, 1
-  store i64 %560, ptr %320, align 8
-  %.val21.i.i.i = load i32, ptr %321, align 4
-  %561 = trunc i64 %560 to i32
-  %562 = sub i32 %561, %.val21.i.i.i
-  %563 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %564 = load i32, ptr %563, align 4
-  %.not.i40.i.i = icmp slt i32 %562, %564
+  %556 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %557 = load ptr, ptr %556, align 8
+  %558 = load i64, ptr %321, align 8
+  %559 = getelementptr i32, ptr %557, i64 %558
+  store i32 %347, ptr %559, align 4
+  %560 = load i64, ptr %321, align 8
+  %561 = add i64 %560, 1
+  store i64 %561, ptr %321, align 8
+  %.val21.i.i.i = load i32, ptr %322, align 4
+  %562 = trunc i64 %561 to i32
+  %563 = sub i32 %562, %.val21.i.i.i
+  %564 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %565 = load i32, ptr %564, align 4
+  %.not.i40.i.i = icmp slt i32 %563, %565
   br i1 %.not.i40.i.i, label %or.lhs.false.i.i.i, label %and.lhs.true.i41.i.i
 
 and.lhs.true.i41.i.i:                             ; preds = %"$Sequence.is_restricted.exit.i50.i.i", %"$Scheduler.post_token.exit.i.i"
-  %.val22.i.i.i = load ptr, ptr %555, align 8
-  %565 = getelementptr i32, ptr %.val22.i.i.i, i64 %560
-  %566 = getelementptr i8, ptr %565, i64 -4
-  %567 = load i32, ptr %566, align 4
-  %568 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %569 = load i64, ptr %568, align 8
-  %570 = icmp sgt i64 %569, 0
-  br i1 %570, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
+  %.val22.i.i.i = load ptr, ptr %556, align 8
+  %566 = getelementptr i32, ptr %.val22.i.i.i, i64 %561
+  %567 = getelementptr i8, ptr %566, i64 -4
+  %568 = load i32, ptr %567, align 4
+  %569 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %570 = load i64, ptr %569, align 8
+  %571 = icmp sgt i64 %570, 0
+  br i1 %571, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
 
 forbody.lr.ph.i.i44.i.i:                          ; preds = %and.lhs.true.i41.i.i
-  %571 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %572 = load ptr, ptr %571, align 8
-  %573 = load i32, ptr %572, align 4
-  %574 = icmp eq i32 %573, %567
-  br i1 %574, label %then5.i.i, label %forcond.i.i45.i.i
+  %572 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %573 = load ptr, ptr %572, align 8
+  %574 = load i32, ptr %573, align 4
+  %575 = icmp eq i32 %574, %568
+  br i1 %575, label %then5.i.i, label %forcond.i.i45.i.i
 
 forcond.i.i45.i.i:                                ; preds = %forbody.lr.ph.i.i44.i.i, %forbody.i.i47.i.i
-  %i.05.i30.i.i.i = phi i64 [ %575, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
-  %575 = add nuw nsw i64 %i.05.i30.i.i.i, 1
-  %exitcond.not.i.i46.i.i = icmp eq i64 %575, %569
+  %i.05.i30.i.i.i = phi i64 [ %576, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
+  %576 = add nuw nsw i64 %i.05.i30.i.i.i, 1
+  %exitcond.not.i.i46.i.i = icmp eq i64 %576, %570
   br i1 %exitcond.not.i.i46.i.i, label %else.i.i.i, label %forbody.i.i47.i.i
 
 forbody.i.i47.i.i:                                ; preds = %forcond.i.i45.i.i
-  %576 = getelementptr i32, ptr %572, i64 %575
-  %577 = load i32, ptr %576, align 4
-  %578 = icmp eq i32 %577, %567
-  br i1 %578, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
+  %577 = getelementptr i32, ptr %573, i64 %576
+  %578 = load i32, ptr %577, align 4
+  %579 = icmp eq i32 %578, %568
+  br i1 %579, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i47.i.i
-  %579 = icmp slt i64 %575, %569
-  br i1 %579, label %then5.i.i, label %else.i.i.i
+  %580 = icmp slt i64 %576, %570
+  br i1 %580, label %then5.i.i, label %else.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i"
-  %580 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i48.i.i = load ptr, ptr %580, align 8
+  %581 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i48.i.i = load ptr, ptr %581, align 8
   %.not.i.i49.i.i = icmp eq ptr %.val.i.i48.i.i, null
   br i1 %.not.i.i49.i.i, label %merge.i.i22.i, label %"$Sequence.is_restricted.exit.i50.i.i"
 
 "$Sequence.is_restricted.exit.i50.i.i":           ; preds = %or.lhs.false.i.i.i
-  %581 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %582 = load i8, ptr %581, align 1
-  %583 = icmp eq i8 %582, 0
-  br i1 %583, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
+  %582 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %583 = load i8, ptr %582, align 1
+  %584 = icmp eq i8 %583, 0
+  br i1 %584, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
 
 else.i.i.i:                                       ; preds = %forcond.i.i45.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %and.lhs.true.i41.i.i
   br i1 %.not.i40.i.i, label %merge.i.i22.i, label %and.lhs.true3.i.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %else.i.i.i
-  %584 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %585 = load i64, ptr %584, align 8
-  %586 = add i64 %585, -1
-  %587 = icmp sgt i64 %586, 0
-  br i1 %587, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
+  %585 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %586 = load i64, ptr %585, align 8
+  %587 = add i64 %586, -1
+  %588 = icmp sgt i64 %587, 0
+  br i1 %588, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
 
 forbody.lr.ph.i25.i.i.i:                          ; preds = %and.lhs.true3.i.i.i
-  %588 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %589 = load ptr, ptr %588, align 8
-  %590 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i23.i = load i32, ptr %589, align 4
+  %589 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %590 = load ptr, ptr %589, align 8
+  %591 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i23.i = load i32, ptr %590, align 4
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i25.i.i.i
-  %591 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %595, %forcond.backedge.i.i.i.i ]
-  %592 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %606, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %593, %forcond.backedge.i.i.i.i ]
-  %593 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %594 = getelementptr i32, ptr %589, i64 %593
-  %595 = load i32, ptr %594, align 4
-  %596 = sub i32 %595, %591
-  %597 = icmp sgt i32 %596, %562
-  br i1 %597, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
+  %592 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %596, %forcond.backedge.i.i.i.i ]
+  %593 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %607, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %594, %forcond.backedge.i.i.i.i ]
+  %594 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %595 = getelementptr i32, ptr %590, i64 %594
+  %596 = load i32, ptr %595, align 4
+  %597 = sub i32 %596, %592
+  %598 = icmp sgt i32 %597, %563
+  br i1 %598, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
 
 merge.i.i.i43.i.i:                                ; preds = %forbody.i26.i.i.i
-  %598 = sext i32 %596 to i64
-  %599 = sub i64 %560, %598
-  %600 = getelementptr i32, ptr %.val22.i.i.i, i64 %599
-  %601 = load ptr, ptr %590, align 8
-  %602 = sext i32 %591 to i64
-  %603 = getelementptr i32, ptr %601, i64 %602
-  %604 = shl nsw i64 %598, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %600, ptr %603, i64 %604)
-  %605 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %605, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+  %599 = sext i32 %597 to i64
+  %600 = sub i64 %561, %599
+  %601 = getelementptr i32, ptr %.val22.i.i.i, i64 %600
+  %602 = load ptr, ptr %591, align 8
+  %603 = sext i32 %592 to i64
+  %604 = getelementptr i32, ptr %602, i64 %603
+  %605 = shl nsw i64 %599, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %601, ptr %604, i64 %605)
+  %606 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %606, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
 forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i43.i.i, %forbody.i26.i.i.i
-  %606 = icmp slt i64 %593, %586
-  %exitcond.not.i27.i.i.i = icmp eq i64 %593, %586
+  %607 = icmp slt i64 %594, %587
+  %exitcond.not.i27.i.i.i = icmp eq i64 %594, %587
   br i1 %exitcond.not.i27.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i26.i.i.i
 
 "$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i43.i.i
-  %.lcssa.i24.i.i.i = phi i1 [ %592, %merge.i.i.i43.i.i ], [ %606, %forcond.backedge.i.i.i.i ]
+  %.lcssa.i24.i.i.i = phi i1 [ %593, %merge.i.i.i43.i.i ], [ %607, %forcond.backedge.i.i.i.i ]
   br i1 %.lcssa.i24.i.i.i, label %then5.i.i, label %merge.i.i22.i
 
 merge.i.i22.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i50.i.i", %or.lhs.false.i.i.i
-  %607 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %608 = load i32, ptr %607, align 4
-  %.not18.i.i.i = icmp slt i32 %562, %608
+  %608 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %609 = load i32, ptr %608, align 4
+  %.not18.i.i.i = icmp slt i32 %563, %609
   br i1 %.not18.i.i.i, label %merge1.i, label %then5.i.i
 
 then5.i.i:                                        ; preds = %merge.i.i22.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i44.i.i
   %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i44.i.i ], [ 3, %merge.i.i22.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %609 = load ptr, ptr %99, align 8
-  %610 = load i64, ptr %100, align 8
-  %611 = getelementptr %11, ptr %609, i64 %610
-  %612 = add i64 %610, 1
-  store i64 %612, ptr %100, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %611, i8 0, i64 472, i1 false)
-  %613 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %613, ptr %611, align 8
-  %614 = getelementptr i8, ptr %611, i64 8
-  store i32 2, ptr %614, align 4
-  %615 = getelementptr i8, ptr %611, i64 20
-  store i32 -1, ptr %615, align 4
-  %.val.i.i51.i.i = load i64, ptr %320, align 8
-  %.val17.i.i52.i.i = load i32, ptr %321, align 4
-  %616 = trunc i64 %.val.i.i51.i.i to i32
-  %617 = sub i32 %616, %.val17.i.i52.i.i
-  %618 = getelementptr i8, ptr %611, i64 24
-  store i32 %617, ptr %618, align 4
-  %619 = load i32, ptr %321, align 4
-  %620 = getelementptr i8, ptr %611, i64 28
-  store i32 %619, ptr %620, align 4
-  %621 = load i32, ptr %469, align 4
-  %622 = getelementptr i8, ptr %611, i64 32
-  store i32 %621, ptr %622, align 4
-  %623 = getelementptr i8, ptr %611, i64 36
-  store i32 -1, ptr %623, align 4
-  %624 = load i64, ptr %73, align 8
-  %625 = getelementptr i8, ptr %611, i64 208
-  store i64 %624, ptr %625, align 8
-  %626 = getelementptr i8, ptr %611, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %626, align 4
-  %627 = load i64, ptr %101, align 8
-  %628 = add i64 %627, 1
-  store i64 %628, ptr %101, align 8
-  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
+  %610 = load ptr, ptr %100, align 8
+  %611 = load i64, ptr %101, align 8
+  %612 = getelementptr %11, ptr %610, i64 %611
+  %613 = add i64 %611, 1
+  store i64 %613, ptr %101, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %612, i8 0, i64 472, i1 false)
+  %614 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %614, ptr %612, align 8
+  %615 = getelementptr i8, ptr %612, i64 8
+  store i32 2, ptr %615, align 4
+  %616 = getelementptr i8, ptr %612, i64 20
+  store i32 -1, ptr %616, align 4
+  %.val.i.i51.i.i = load i64, ptr %321, align 8
+  %.val17.i.i52.i.i = load i32, ptr %322, align 4
+  %617 = trunc i64 %.val.i.i51.i.i to i32
+  %618 = sub i32 %617, %.val17.i.i52.i.i
+  %619 = getelementptr i8, ptr %612, i64 24
+  store i32 %618, ptr %619, align 4
+  %620 = load i32, ptr %322, align 4
+  %621 = getelementptr i8, ptr %612, i64 28
+  store i32 %620, ptr %621, align 4
+  %622 = load i32, ptr %470, align 4
+  %623 = getelementptr i8, ptr %612, i64 32
+  store i32 %622, ptr %623, align 4
+  %624 = getelementptr i8, ptr %612, i64 36
+  store i32 -1, ptr %624, align 4
+  %625 = load i64, ptr %74, align 8
+  %626 = getelementptr i8, ptr %612, i64 208
+  store i64 %625, ptr %626, align 8
+  %627 = getelementptr i8, ptr %612, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %627, align 4
+  %628 = load i64, ptr %102, align 8
+  %629 = add i64 %628, 1
+  store i64 %629, ptr %102, align 8
+  call fastcc void @"$Scheduler.retire"(ptr %2, ptr nonnull %segment.sroa.0.0.copyload.i)
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then5.i.i, %merge.i.i22.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
-  %629 = add nuw nsw i64 %i.043.i, 1
-  %exitcond.not.i = icmp eq i64 %629, %78
+  %630 = add nuw nsw i64 %i.043.i, 1
+  %exitcond.not.i = icmp eq i64 %630, %79
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %630 = getelementptr i8, ptr %0, i64 1912
-  store i64 %16, ptr %630, align 8
-  %631 = getelementptr i8, ptr %0, i64 2590
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %631, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %632 = getelementptr i8, ptr %0, i64 1848
-  store i8 0, ptr %632, align 1
-  %633 = getelementptr i8, ptr %0, i64 1824
-  %634 = load i64, ptr %2, align 8
-  %635 = icmp sgt i64 %634, 0
-  br i1 %635, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %631 = getelementptr i8, ptr %0, i64 1912
+  store i64 %17, ptr %631, align 8
+  %632 = getelementptr i8, ptr %0, i64 2590
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %632, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %633 = getelementptr i8, ptr %0, i64 1848
+  store i8 0, ptr %633, align 1
+  %634 = getelementptr i8, ptr %0, i64 1824
+  %635 = load i64, ptr %3, align 8
+  %636 = icmp sgt i64 %635, 0
+  br i1 %636, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %636 = getelementptr i8, ptr %0, i64 1680
-  %637 = getelementptr i8, ptr %0, i64 1688
+  %637 = getelementptr i8, ptr %0, i64 1680
+  %638 = getelementptr i8, ptr %0, i64 1688
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
-  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %665, %merge1.i.i ]
-  %638 = load ptr, ptr %633, align 8
-  %639 = getelementptr %9, ptr %638, i64 %i.08.i.i
-  %640 = load ptr, ptr %639, align 8
-  store ptr null, ptr %639, align 8
-  %.not.i.i23 = icmp eq ptr %640, null
-  br i1 %.not.i.i23, label %merge1.i.i, label %then.i.i24
+  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %666, %merge1.i.i ]
+  %639 = load ptr, ptr %634, align 8
+  %640 = getelementptr %9, ptr %639, i64 %i.08.i.i
+  %641 = load ptr, ptr %640, align 8
+  store ptr null, ptr %640, align 8
+  %.not.i.i24 = icmp eq ptr %641, null
+  br i1 %.not.i.i24, label %merge1.i.i, label %then.i.i25
 
-then.i.i24:                                       ; preds = %forbody.i.i
-  %641 = load ptr, ptr %636, align 8
-  %642 = load i64, ptr %637, align 8
-  %643 = getelementptr %11, ptr %641, i64 %642
-  %644 = add i64 %642, 1
-  store i64 %644, ptr %637, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %643, i8 0, i64 472, i1 false)
-  %645 = load i64, ptr %640, align 8
-  store i64 %645, ptr %643, align 8
-  %646 = getelementptr i8, ptr %643, i64 8
-  store i32 3, ptr %646, align 4
-  %647 = getelementptr i8, ptr %643, i64 20
-  store i32 -1, ptr %647, align 4
-  %648 = getelementptr i8, ptr %640, i64 24
-  %.val.i.i.i.i25 = load i64, ptr %648, align 8
-  %649 = getelementptr i8, ptr %640, i64 40
-  %.val17.i.i.i.i26 = load i32, ptr %649, align 4
-  %650 = trunc i64 %.val.i.i.i.i25 to i32
-  %651 = sub i32 %650, %.val17.i.i.i.i26
-  %652 = getelementptr i8, ptr %643, i64 24
-  store i32 %651, ptr %652, align 4
-  %653 = load i32, ptr %649, align 4
-  %654 = getelementptr i8, ptr %643, i64 28
-  store i32 %653, ptr %654, align 4
-  %655 = getelementptr i8, ptr %640, i64 68
-  %656 = load i32, ptr %655, align 4
-  %657 = getelementptr i8, ptr %643, i64 32
-  store i32 %656, ptr %657, align 4
-  %658 = getelementptr i8, ptr %643, i64 36
-  store i32 -1, ptr %658, align 4
-  %659 = load i64, ptr %630, align 8
-  %660 = getelementptr i8, ptr %643, i64 208
-  store i64 %659, ptr %660, align 8
-  %661 = getelementptr i8, ptr %643, i64 12
-  store i32 6, ptr %661, align 4
-  %662 = getelementptr i8, ptr %643, i64 16
-  store i32 %10, ptr %662, align 4
-  %663 = getelementptr i8, ptr %643, i64 216
-  %664 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %663, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %640)
+then.i.i25:                                       ; preds = %forbody.i.i
+  %642 = load ptr, ptr %637, align 8
+  %643 = load i64, ptr %638, align 8
+  %644 = getelementptr %11, ptr %642, i64 %643
+  %645 = add i64 %643, 1
+  store i64 %645, ptr %638, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %644, i8 0, i64 472, i1 false)
+  %646 = load i64, ptr %641, align 8
+  store i64 %646, ptr %644, align 8
+  %647 = getelementptr i8, ptr %644, i64 8
+  store i32 3, ptr %647, align 4
+  %648 = getelementptr i8, ptr %644, i64 20
+  store i32 -1, ptr %648, align 4
+  %649 = getelementptr i8, ptr %641, i64 24
+  %.val.i.i.i.i26 = load i64, ptr %649, align 8
+  %650 = getelementptr i8, ptr %641, i64 40
+  %.val17.i.i.i.i27 = load i32, ptr %650, align 4
+  %651 = trunc i64 %.val.i.i.i.i26 to i32
+  %652 = sub i32 %651, %.val17.i.i.i.i27
+  %653 = getelementptr i8, ptr %644, i64 24
+  store i32 %652, ptr %653, align 4
+  %654 = load i32, ptr %650, align 4
+  %655 = getelementptr i8, ptr %644, i64 28
+  store i32 %654, ptr %655, align 4
+  %656 = getelementptr i8, ptr %641, i64 68
+  %657 = load i32, ptr %656, align 4
+  %658 = getelementptr i8, ptr %644, i64 32
+  store i32 %657, ptr %658, align 4
+  %659 = getelementptr i8, ptr %644, i64 36
+  store i32 -1, ptr %659, align 4
+  %660 = load i64, ptr %631, align 8
+  %661 = getelementptr i8, ptr %644, i64 208
+  store i64 %660, ptr %661, align 8
+  %662 = getelementptr i8, ptr %644, i64 12
+  store i32 6, ptr %662, align 4
+  %663 = getelementptr i8, ptr %644, i64 16
+  store i32 %11, ptr %663, align 4
+  %664 = getelementptr i8, ptr %644, i64 216
+  %665 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %664, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %2, ptr nonnull %641)
   br label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %then.i.i24, %forbody.i.i
-  %665 = add nuw nsw i64 %i.08.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %665, %634
+merge1.i.i:                                       ; preds = %then.i.i25, %forbody.i.i
+  %666 = add nuw nsw i64 %i.08.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %666, %635
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
@@ -2391,7 +2393,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 3968
+  %5 = getelementptr i8, ptr %0, i64 3976
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2430,7 +2432,7 @@ merge.i:                                          ; preds = %"$RankGroup.await_f
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 3952
+  %23 = getelementptr i8, ptr %0, i64 3960
   %xtraiter = and i64 %21, 1
   %24 = icmp eq i64 %21, 1
   br i1 %24, label %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.new
@@ -3150,7 +3152,7 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %378 = getelementptr i8, ptr %0, i64 3936
   %379 = load i64, ptr %378, align 8
   %380 = sub i64 %317, %379
-  %381 = getelementptr i8, ptr %0, i64 4112
+  %381 = getelementptr i8, ptr %0, i64 4120
   store i64 %380, ptr %381, align 8
   %382 = getelementptr i8, ptr %0, i64 3928
   %383 = load i64, ptr %382, align 8
@@ -3170,13 +3172,13 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %394 = add i64 %393, %389
   store i64 %394, ptr %385, align 8
   store i8 0, ptr %5, align 1
-  %395 = getelementptr i8, ptr %0, i64 3960
+  %395 = getelementptr i8, ptr %0, i64 3968
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %375, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %396 = getelementptr i8, ptr %0, i64 3960
+  %396 = getelementptr i8, ptr %0, i64 3968
   store i64 0, ptr %396, align 8
   %397 = getelementptr i8, ptr %0, i64 2590
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %397, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
@@ -11633,7 +11635,7 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   br i1 %niter54.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
 "$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i22, %"$Loop.publish_outputs.exit"
-  %246 = getelementptr i8, ptr %0, i64 3960
+  %246 = getelementptr i8, ptr %0, i64 3968
   %247 = load i64, ptr %246, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -11674,7 +11676,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %259 = getelementptr i8, ptr %0, i64 3960
+  %259 = getelementptr i8, ptr %0, i64 3968
   %260 = load i64, ptr %259, align 8
   %261 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %262 = call i64 @llvm.smin.i64(i64 %260, i64 %nearest.1.i.fr.i.lcssa)
@@ -44671,7 +44673,7 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10608
+  %115 = getelementptr i8, ptr %23, i64 10616
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
   %116 = getelementptr i8, ptr %23, i64 8896
@@ -45538,7 +45540,7 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10608
+  %228 = getelementptr i8, ptr %31, i64 10616
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
   %229 = getelementptr i8, ptr %31, i64 8896
@@ -50534,10 +50536,12 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
-  %time.i.i.i.i.i = alloca %6, align 8
-  %time.i.i.i8.i = alloca %6, align 8
+  %time.i.i.i.i8.i = alloca %6, align 8
+  %time.i.i.i9.i = alloca %6, align 8
+  %time.i.i35.i.i = alloca %6, align 8
   %time.i.i.i.i = alloca %6, align 8
   %time.i.i.i = alloca %6, align 8
+  %time.i.i.i.i.i = alloca %6, align 8
   %1 = getelementptr i8, ptr %0, i64 2440
   %2 = getelementptr i8, ptr %0, i64 3696
   %3 = getelementptr i8, ptr %0, i64 3688
@@ -50547,919 +50551,967 @@ entry:
   %7 = getelementptr i8, ptr %0, i64 3720
   %8 = getelementptr i8, ptr %0, i64 3624
   %9 = getelementptr i8, ptr %0, i64 2585
-  %10 = getelementptr i8, ptr %0, i64 2480
-  %11 = getelementptr i8, ptr %0, i64 2586
-  %12 = getelementptr i8, ptr %0, i64 2587
-  %13 = getelementptr i8, ptr %0, i64 2588
-  %14 = getelementptr i8, ptr %0, i64 3752
-  %15 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %16 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %17 = getelementptr i8, ptr %0, i64 2336
-  %18 = getelementptr i8, ptr %0, i64 2424
-  %19 = getelementptr i8, ptr %0, i64 2432
-  %20 = getelementptr i8, ptr %0, i64 2376
-  %21 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
-  %22 = getelementptr i8, ptr %0, i64 712
-  %23 = getelementptr i8, ptr %0, i64 1912
-  %24 = getelementptr i8, ptr %0, i64 3616
-  %25 = getelementptr i8, ptr %0, i64 1908
-  %26 = getelementptr i8, ptr %0, i64 1584
-  %27 = getelementptr i8, ptr %0, i64 1592
-  %28 = getelementptr i8, ptr %0, i64 3856
-  %29 = getelementptr i8, ptr %0, i64 3664
-  %30 = getelementptr i8, ptr %0, i64 3672
-  %31 = getelementptr i8, ptr %0, i64 3952
-  %32 = getelementptr i8, ptr %0, i64 1832
-  %33 = getelementptr i8, ptr %0, i64 3640
-  %34 = getelementptr i8, ptr %0, i64 3648
-  %35 = getelementptr i8, ptr %0, i64 1680
-  %36 = getelementptr i8, ptr %0, i64 1688
-  %37 = getelementptr i8, ptr %0, i64 1976
-  %38 = getelementptr i8, ptr %0, i64 1848
-  %39 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
-  %40 = getelementptr i8, ptr %0, i64 1824
-  %41 = getelementptr i8, ptr %0, i64 3960
-  %42 = getelementptr i8, ptr %0, i64 1784
-  %43 = getelementptr i8, ptr %0, i64 1616
-  %44 = getelementptr i8, ptr %0, i64 1608
-  %45 = getelementptr i8, ptr %0, i64 3968
-  %46 = getelementptr i8, ptr %0, i64 3944
-  %47 = getelementptr i8, ptr %0, i64 664
-  %48 = getelementptr i8, ptr %0, i64 4152
-  %49 = getelementptr i8, ptr %0, i64 2328
+  %10 = getelementptr i8, ptr %0, i64 3944
+  %11 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
+  %12 = getelementptr i8, ptr %0, i64 2586
+  %13 = getelementptr i8, ptr %0, i64 2587
+  %14 = getelementptr i8, ptr %0, i64 2588
+  %15 = getelementptr i8, ptr %0, i64 3752
+  %16 = getelementptr inbounds i8, ptr %time.i.i35.i.i, i64 8
+  %17 = getelementptr i8, ptr %0, i64 2480
+  %18 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
+  %19 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
+  %20 = getelementptr i8, ptr %0, i64 2336
+  %21 = getelementptr i8, ptr %0, i64 2424
+  %22 = getelementptr i8, ptr %0, i64 2432
+  %23 = getelementptr i8, ptr %0, i64 2376
+  %24 = getelementptr inbounds i8, ptr %time.i.i.i9.i, i64 8
+  %25 = getelementptr i8, ptr %0, i64 712
+  %26 = getelementptr i8, ptr %0, i64 1912
+  %27 = getelementptr i8, ptr %0, i64 3616
+  %28 = getelementptr i8, ptr %0, i64 1908
+  %29 = getelementptr i8, ptr %0, i64 1584
+  %30 = getelementptr i8, ptr %0, i64 1592
+  %31 = getelementptr i8, ptr %0, i64 3856
+  %32 = getelementptr i8, ptr %0, i64 3664
+  %33 = getelementptr i8, ptr %0, i64 3672
+  %34 = getelementptr i8, ptr %0, i64 3960
+  %35 = getelementptr i8, ptr %0, i64 1832
+  %36 = getelementptr i8, ptr %0, i64 3640
+  %37 = getelementptr i8, ptr %0, i64 3648
+  %38 = getelementptr i8, ptr %0, i64 1680
+  %39 = getelementptr i8, ptr %0, i64 1688
+  %40 = getelementptr i8, ptr %0, i64 1976
+  %41 = getelementptr i8, ptr %0, i64 1848
+  %42 = getelementptr inbounds i8, ptr %time.i.i.i.i8.i, i64 8
+  %43 = getelementptr i8, ptr %0, i64 1824
+  %44 = getelementptr i8, ptr %0, i64 3968
+  %45 = getelementptr i8, ptr %0, i64 1784
+  %46 = getelementptr i8, ptr %0, i64 1616
+  %47 = getelementptr i8, ptr %0, i64 1608
+  %48 = getelementptr i8, ptr %0, i64 3976
+  %49 = getelementptr i8, ptr %0, i64 3952
+  %50 = getelementptr i8, ptr %0, i64 664
+  %51 = getelementptr i8, ptr %0, i64 4160
+  %52 = getelementptr i8, ptr %0, i64 2328
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
-  %50 = call i32 @pthread_mutex_lock(ptr %1)
-  %51 = load i32, ptr %3, align 4
-  %52 = shl i32 %51, 1
-  %53 = sext i32 %52 to i64
-  %54 = load i64, ptr %4, align 8
-  %55 = add i64 %54, %53
-  %56 = load i64, ptr %5, align 8
-  %.not.i.i.i = icmp sgt i64 %55, %56
+  %53 = call i32 @pthread_mutex_lock(ptr %1)
+  %54 = load i32, ptr %3, align 4
+  %55 = shl i32 %54, 1
+  %56 = sext i32 %55 to i64
+  %57 = load i64, ptr %4, align 8
+  %58 = add i64 %57, %56
+  %59 = load i64, ptr %5, align 8
+  %.not.i.i.i = icmp sgt i64 %58, %59
   br i1 %.not.i.i.i, label %condition.i.i.i.i, label %"$EventRing.make_room.exit.i.i"
 
 condition.i.i.i.i:                                ; preds = %condition.i, %condition.i.i.i.i
-  %power.0.i.i.i.i = phi i64 [ %58, %condition.i.i.i.i ], [ 64, %condition.i ]
-  %57 = icmp slt i64 %power.0.i.i.i.i, %55
-  %58 = shl i64 %power.0.i.i.i.i, 1
-  br i1 %57, label %condition.i.i.i.i, label %"$power_above.exit.i.i.i"
+  %power.0.i.i.i.i = phi i64 [ %61, %condition.i.i.i.i ], [ 64, %condition.i ]
+  %60 = icmp slt i64 %power.0.i.i.i.i, %58
+  %61 = shl i64 %power.0.i.i.i.i, 1
+  br i1 %60, label %condition.i.i.i.i, label %"$power_above.exit.i.i.i"
 
 "$power_above.exit.i.i.i":                        ; preds = %condition.i.i.i.i
-  %59 = load i64, ptr %6, align 8
-  %.not9.i.i.i = icmp sgt i64 %power.0.i.i.i.i, %59
+  %62 = load i64, ptr %6, align 8
+  %.not9.i.i.i = icmp sgt i64 %power.0.i.i.i.i, %62
   br i1 %.not9.i.i.i, label %"$EventRing.make_room.exit.i.i", label %and.rhs.i.i.i
 
 and.rhs.i.i.i:                                    ; preds = %"$power_above.exit.i.i.i"
-  %60 = mul i64 %power.0.i.i.i.i, 472
-  %61 = call ptr @malloc(i64 %60)
-  %.not10.i.i.i = icmp eq ptr %61, null
+  %63 = mul i64 %power.0.i.i.i.i, 472
+  %64 = call ptr @malloc(i64 %63)
+  %.not10.i.i.i = icmp eq ptr %64, null
   br i1 %.not10.i.i.i, label %"$EventRing.make_room.exit.i.i", label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %and.rhs.i.i.i
-  %62 = icmp sgt i64 %54, 0
+  %65 = icmp sgt i64 %57, 0
   %.pre.i.i.i.i = load ptr, ptr %2, align 8
-  br i1 %62, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i.i
+  br i1 %65, label %forbody.lr.ph.i.i.i.i, label %merge1.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i.i.i.i
-  %63 = load i64, ptr %7, align 8
-  %64 = add i64 %56, -1
-  %xtraiter = and i64 %54, 3
-  %65 = icmp ult i64 %54, 4
-  br i1 %65, label %merge1.i.i.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i.i.i.new
+  %66 = load i64, ptr %7, align 8
+  %67 = add i64 %59, -1
+  %xtraiter = and i64 %57, 3
+  %68 = icmp ult i64 %57, 4
+  br i1 %68, label %merge1.i.i.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.new:                        ; preds = %forbody.lr.ph.i.i.i.i
-  %unroll_iter = and i64 %54, 9223372036854775804
+  %unroll_iter = and i64 %57, 9223372036854775804
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.lr.ph.i.i.i.i.new
-  %i.013.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %85, %forbody.i.i.i.i ]
+  %i.013.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %88, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.new ], [ %niter.next.3, %forbody.i.i.i.i ]
-  %66 = add i64 %i.013.i.i.i.i, %63
-  %67 = and i64 %66, %64
-  %68 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %67
-  %69 = getelementptr %11, ptr %61, i64 %i.013.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %69, ptr noundef nonnull align 8 dereferenceable(472) %68, i64 472, i1 false)
-  %70 = or disjoint i64 %i.013.i.i.i.i, 1
-  %71 = add i64 %70, %63
-  %72 = and i64 %71, %64
-  %73 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %72
-  %74 = getelementptr %11, ptr %61, i64 %70
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %74, ptr noundef nonnull align 8 dereferenceable(472) %73, i64 472, i1 false)
-  %75 = or disjoint i64 %i.013.i.i.i.i, 2
-  %76 = add i64 %75, %63
-  %77 = and i64 %76, %64
-  %78 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %77
-  %79 = getelementptr %11, ptr %61, i64 %75
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %79, ptr noundef nonnull align 8 dereferenceable(472) %78, i64 472, i1 false)
-  %80 = or disjoint i64 %i.013.i.i.i.i, 3
-  %81 = add i64 %80, %63
-  %82 = and i64 %81, %64
-  %83 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %82
-  %84 = getelementptr %11, ptr %61, i64 %80
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %84, ptr noundef nonnull align 8 dereferenceable(472) %83, i64 472, i1 false)
-  %85 = add nuw nsw i64 %i.013.i.i.i.i, 4
+  %69 = add i64 %i.013.i.i.i.i, %66
+  %70 = and i64 %69, %67
+  %71 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %70
+  %72 = getelementptr %11, ptr %64, i64 %i.013.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %72, ptr noundef nonnull align 8 dereferenceable(472) %71, i64 472, i1 false)
+  %73 = or disjoint i64 %i.013.i.i.i.i, 1
+  %74 = add i64 %73, %66
+  %75 = and i64 %74, %67
+  %76 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %75
+  %77 = getelementptr %11, ptr %64, i64 %73
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %77, ptr noundef nonnull align 8 dereferenceable(472) %76, i64 472, i1 false)
+  %78 = or disjoint i64 %i.013.i.i.i.i, 2
+  %79 = add i64 %78, %66
+  %80 = and i64 %79, %67
+  %81 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %80
+  %82 = getelementptr %11, ptr %64, i64 %78
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %82, ptr noundef nonnull align 8 dereferenceable(472) %81, i64 472, i1 false)
+  %83 = or disjoint i64 %i.013.i.i.i.i, 3
+  %84 = add i64 %83, %66
+  %85 = and i64 %84, %67
+  %86 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %85
+  %87 = getelementptr %11, ptr %64, i64 %83
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %87, ptr noundef nonnull align 8 dereferenceable(472) %86, i64 472, i1 false)
+  %88 = add nuw nsw i64 %i.013.i.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
   br i1 %niter.ncmp.3, label %merge1.i.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i
 
 merge1.i.i.i.i.loopexit.unr-lcssa:                ; preds = %forbody.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %i.013.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %85, %forbody.i.i.i.i ]
+  %i.013.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %88, %forbody.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil
-  %i.013.i.i.i.i.epil = phi i64 [ %90, %forbody.i.i.i.i.epil ], [ %i.013.i.i.i.i.unr, %merge1.i.i.i.i.loopexit.unr-lcssa ]
+  %i.013.i.i.i.i.epil = phi i64 [ %93, %forbody.i.i.i.i.epil ], [ %i.013.i.i.i.i.unr, %merge1.i.i.i.i.loopexit.unr-lcssa ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.epil ], [ 0, %merge1.i.i.i.i.loopexit.unr-lcssa ]
-  %86 = add i64 %i.013.i.i.i.i.epil, %63
-  %87 = and i64 %86, %64
-  %88 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %87
-  %89 = getelementptr %11, ptr %61, i64 %i.013.i.i.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %89, ptr noundef nonnull align 8 dereferenceable(472) %88, i64 472, i1 false)
-  %90 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
+  %89 = add i64 %i.013.i.i.i.i.epil, %66
+  %90 = and i64 %89, %67
+  %91 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %90
+  %92 = getelementptr %11, ptr %64, i64 %i.013.i.i.i.i.epil
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %92, ptr noundef nonnull align 8 dereferenceable(472) %91, i64 472, i1 false)
+  %93 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !104
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
-  store ptr %61, ptr %2, align 8
+  store ptr %64, ptr %2, align 8
   store i64 %power.0.i.i.i.i, ptr %5, align 8
   store i64 0, ptr %7, align 8
   br label %"$EventRing.make_room.exit.i.i"
 
 "$EventRing.make_room.exit.i.i":                  ; preds = %merge1.i.i.i.i, %and.rhs.i.i.i, %"$power_above.exit.i.i.i", %condition.i
   %common.ret.op.i.i.i = phi i1 [ true, %condition.i ], [ false, %"$power_above.exit.i.i.i" ], [ false, %and.rhs.i.i.i ], [ true, %merge1.i.i.i.i ]
-  %91 = load i8, ptr %9, align 1
-  %92 = trunc i8 %91 to i1
-  br i1 %92, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
+  %94 = load i8, ptr %9, align 1
+  %95 = trunc i8 %94 to i1
+  br i1 %95, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
 
-whilebody.i.i:                                    ; preds = %"$Loop.has_work.exit.i.i", %or.rhs.i.i.i
-  %93 = phi i64 [ %143, %or.rhs.i.i.i ], [ %156, %"$Loop.has_work.exit.i.i" ]
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %94 = icmp eq i64 %93, 0
-  br i1 %94, label %then.i.i.i, label %merge.i.i.i
+whilebody.i.i:                                    ; preds = %"$Loop.has_work.exit.whilebody_crit_edge.i.i", %or.rhs.i.i.i, %"$Loop.is_early.exit.i.i"
+  %96 = phi i64 [ %.pre.i.i, %"$Loop.has_work.exit.whilebody_crit_edge.i.i" ], [ %162, %or.rhs.i.i.i ], [ %162, %"$Loop.is_early.exit.i.i" ]
+  %97 = icmp sgt i64 %96, 0
+  br i1 %97, label %"$Loop.is_early.exit.i.i.i", label %merge.i.i.i
 
-then.i.i.i:                                       ; preds = %whilebody.thread.i.i, %whilebody.i.i
-  %95 = call i32 @pthread_cond_wait(ptr %10, ptr %1)
-  br label %"$threads.wait_until.exit.i.i"
+"$Loop.is_early.exit.i.i.i":                      ; preds = %whilebody.i.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
+  %98 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
+  %99 = load i64, ptr %time.i.i.i.i.i, align 8
+  %100 = mul i64 %99, 1000000000
+  %101 = load i64, ptr %18, align 8
+  %102 = add i64 %100, %101
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
+  %103 = load i64, ptr %10, align 8
+  %104 = icmp slt i64 %102, %103
+  br i1 %104, label %"$Loop.next_look.exit.i.i", label %merge.i.i.i
 
-merge.i.i.i:                                      ; preds = %whilebody.i.i
-  %96 = sdiv i64 %93, 1000000000
-  store i64 %96, ptr %time.i.i.i, align 8
-  %97 = srem i64 %93, 1000000000
-  store i64 %97, ptr %16, align 8
-  %98 = call i32 @pthread_cond_timedwait(ptr %10, ptr %1, ptr nonnull %time.i.i.i)
-  br label %"$threads.wait_until.exit.i.i"
+merge.i.i.i:                                      ; preds = %"$Loop.is_early.exit.i.i.i", %whilebody.i.i
+  %105 = load i64, ptr %15, align 8
+  br i1 %has_room.0.in39.i.i, label %"$Loop.next_look.exit.i.i", label %"$Loop.next_look.exit.thread.i.i"
 
-"$threads.wait_until.exit.i.i":                   ; preds = %merge.i.i.i, %then.i.i.i
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %99 = load i32, ptr %3, align 4
-  %100 = shl i32 %99, 1
-  %101 = sext i32 %100 to i64
-  %102 = load i64, ptr %4, align 8
-  %103 = add i64 %102, %101
-  %104 = load i64, ptr %5, align 8
-  %.not.i15.i.i = icmp sgt i64 %103, %104
-  br i1 %.not.i15.i.i, label %condition.i.i17.i.i, label %"$EventRing.make_room.exit30.i.i"
-
-condition.i.i17.i.i:                              ; preds = %"$threads.wait_until.exit.i.i", %condition.i.i17.i.i
-  %power.0.i.i18.i.i = phi i64 [ %106, %condition.i.i17.i.i ], [ 64, %"$threads.wait_until.exit.i.i" ]
-  %105 = icmp slt i64 %power.0.i.i18.i.i, %103
-  %106 = shl i64 %power.0.i.i18.i.i, 1
-  br i1 %105, label %condition.i.i17.i.i, label %"$power_above.exit.i19.i.i"
-
-"$power_above.exit.i19.i.i":                      ; preds = %condition.i.i17.i.i
-  %107 = load i64, ptr %6, align 8
-  %.not9.i20.i.i = icmp sgt i64 %power.0.i.i18.i.i, %107
-  br i1 %.not9.i20.i.i, label %"$EventRing.make_room.exit30.i.i", label %and.rhs.i21.i.i
-
-and.rhs.i21.i.i:                                  ; preds = %"$power_above.exit.i19.i.i"
-  %108 = mul i64 %power.0.i.i18.i.i, 472
-  %109 = call ptr @malloc(i64 %108)
-  %.not10.i22.i.i = icmp eq ptr %109, null
-  br i1 %.not10.i22.i.i, label %"$EventRing.make_room.exit30.i.i", label %merge.i.i23.i.i
-
-merge.i.i23.i.i:                                  ; preds = %and.rhs.i21.i.i
-  %110 = icmp sgt i64 %102, 0
-  %.pre.i.i24.i.i = load ptr, ptr %2, align 8
-  br i1 %110, label %forbody.lr.ph.i.i26.i.i, label %merge1.i.i25.i.i
-
-forbody.lr.ph.i.i26.i.i:                          ; preds = %merge.i.i23.i.i
-  %111 = load i64, ptr %7, align 8
-  %112 = add i64 %104, -1
-  %xtraiter1 = and i64 %102, 3
-  %113 = icmp ult i64 %102, 4
-  br i1 %113, label %merge1.i.i25.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i26.i.i.new
-
-forbody.lr.ph.i.i26.i.i.new:                      ; preds = %forbody.lr.ph.i.i26.i.i
-  %unroll_iter4 = and i64 %102, 9223372036854775804
-  br label %forbody.i.i27.i.i
-
-forbody.i.i27.i.i:                                ; preds = %forbody.i.i27.i.i, %forbody.lr.ph.i.i26.i.i.new
-  %i.013.i.i28.i.i = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i.new ], [ %133, %forbody.i.i27.i.i ]
-  %niter5 = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i.new ], [ %niter5.next.3, %forbody.i.i27.i.i ]
-  %114 = add i64 %i.013.i.i28.i.i, %111
-  %115 = and i64 %114, %112
-  %116 = getelementptr %11, ptr %.pre.i.i24.i.i, i64 %115
-  %117 = getelementptr %11, ptr %109, i64 %i.013.i.i28.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %117, ptr noundef nonnull align 8 dereferenceable(472) %116, i64 472, i1 false)
-  %118 = or disjoint i64 %i.013.i.i28.i.i, 1
-  %119 = add i64 %118, %111
-  %120 = and i64 %119, %112
-  %121 = getelementptr %11, ptr %.pre.i.i24.i.i, i64 %120
-  %122 = getelementptr %11, ptr %109, i64 %118
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %122, ptr noundef nonnull align 8 dereferenceable(472) %121, i64 472, i1 false)
-  %123 = or disjoint i64 %i.013.i.i28.i.i, 2
-  %124 = add i64 %123, %111
-  %125 = and i64 %124, %112
-  %126 = getelementptr %11, ptr %.pre.i.i24.i.i, i64 %125
-  %127 = getelementptr %11, ptr %109, i64 %123
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %127, ptr noundef nonnull align 8 dereferenceable(472) %126, i64 472, i1 false)
-  %128 = or disjoint i64 %i.013.i.i28.i.i, 3
-  %129 = add i64 %128, %111
-  %130 = and i64 %129, %112
-  %131 = getelementptr %11, ptr %.pre.i.i24.i.i, i64 %130
-  %132 = getelementptr %11, ptr %109, i64 %128
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %132, ptr noundef nonnull align 8 dereferenceable(472) %131, i64 472, i1 false)
-  %133 = add nuw nsw i64 %i.013.i.i28.i.i, 4
-  %niter5.next.3 = add i64 %niter5, 4
-  %niter5.ncmp.3 = icmp eq i64 %niter5.next.3, %unroll_iter4
-  br i1 %niter5.ncmp.3, label %merge1.i.i25.i.i.loopexit.unr-lcssa, label %forbody.i.i27.i.i
-
-merge1.i.i25.i.i.loopexit.unr-lcssa:              ; preds = %forbody.i.i27.i.i, %forbody.lr.ph.i.i26.i.i
-  %i.013.i.i28.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i26.i.i ], [ %133, %forbody.i.i27.i.i ]
-  %lcmp.mod3.not = icmp eq i64 %xtraiter1, 0
-  br i1 %lcmp.mod3.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil
-
-forbody.i.i27.i.i.epil:                           ; preds = %merge1.i.i25.i.i.loopexit.unr-lcssa, %forbody.i.i27.i.i.epil
-  %i.013.i.i28.i.i.epil = phi i64 [ %138, %forbody.i.i27.i.i.epil ], [ %i.013.i.i28.i.i.unr, %merge1.i.i25.i.i.loopexit.unr-lcssa ]
-  %epil.iter2 = phi i64 [ %epil.iter2.next, %forbody.i.i27.i.i.epil ], [ 0, %merge1.i.i25.i.i.loopexit.unr-lcssa ]
-  %134 = add i64 %i.013.i.i28.i.i.epil, %111
-  %135 = and i64 %134, %112
-  %136 = getelementptr %11, ptr %.pre.i.i24.i.i, i64 %135
-  %137 = getelementptr %11, ptr %109, i64 %i.013.i.i28.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %137, ptr noundef nonnull align 8 dereferenceable(472) %136, i64 472, i1 false)
-  %138 = add nuw nsw i64 %i.013.i.i28.i.i.epil, 1
-  %epil.iter2.next = add i64 %epil.iter2, 1
-  %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
-  br i1 %epil.iter2.cmp.not, label %merge1.i.i25.i.i, label %forbody.i.i27.i.i.epil, !llvm.loop !105
-
-merge1.i.i25.i.i:                                 ; preds = %merge1.i.i25.i.i.loopexit.unr-lcssa, %forbody.i.i27.i.i.epil, %merge.i.i23.i.i
-  call void @free(ptr %.pre.i.i24.i.i)
-  store ptr %109, ptr %2, align 8
-  store i64 %power.0.i.i18.i.i, ptr %5, align 8
-  store i64 0, ptr %7, align 8
-  br label %"$EventRing.make_room.exit30.i.i"
-
-"$EventRing.make_room.exit30.i.i":                ; preds = %merge1.i.i25.i.i, %and.rhs.i21.i.i, %"$power_above.exit.i19.i.i", %"$threads.wait_until.exit.i.i"
-  %common.ret.op.i16.i.i = phi i1 [ true, %"$threads.wait_until.exit.i.i" ], [ false, %"$power_above.exit.i19.i.i" ], [ false, %and.rhs.i21.i.i ], [ true, %merge1.i.i25.i.i ]
-  %139 = load i8, ptr %9, align 1
-  %140 = trunc i8 %139 to i1
-  br i1 %140, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
-
-and.lhs.true.i.i:                                 ; preds = %"$EventRing.make_room.exit.i.i", %"$EventRing.make_room.exit30.i.i"
-  %.pre35.i.i = phi i8 [ %139, %"$EventRing.make_room.exit30.i.i" ], [ %91, %"$EventRing.make_room.exit.i.i" ]
-  %has_room.0.in33.i.i = phi i1 [ %common.ret.op.i16.i.i, %"$EventRing.make_room.exit30.i.i" ], [ %common.ret.op.i.i.i, %"$EventRing.make_room.exit.i.i" ]
-  br i1 %has_room.0.in33.i.i, label %and.lhs.true1.i.i, label %whilebody.thread.i.i
-
-whilebody.thread.i.i:                             ; preds = %and.lhs.true.i.i
+"$Loop.next_look.exit.thread.i.i":                ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
   br label %then.i.i.i
 
-and.lhs.true1.i.i:                                ; preds = %and.lhs.true.i.i
-  %141 = load i8, ptr %11, align 1
-  %142 = trunc i8 %141 to i1
-  br i1 %142, label %"$Loop.await_work.exit.i", label %or.lhs.false2.i.i.i
+"$Loop.next_look.exit.i.i":                       ; preds = %merge.i.i.i, %"$Loop.is_early.exit.i.i.i"
+  %common.ret.op.i15.i.i = phi i64 [ %103, %"$Loop.is_early.exit.i.i.i" ], [ %105, %merge.i.i.i ]
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
+  %106 = icmp eq i64 %common.ret.op.i15.i.i, 0
+  br i1 %106, label %then.i.i.i, label %merge.i16.i.i
 
-or.rhs.i.i.i:                                     ; preds = %or.lhs.false.i.i.i
-  %143 = load i64, ptr %14, align 8
-  %144 = icmp sgt i64 %143, 0
-  br i1 %144, label %"$Loop.has_work.exit.i.i", label %whilebody.i.i
+then.i.i.i:                                       ; preds = %"$Loop.next_look.exit.i.i", %"$Loop.next_look.exit.thread.i.i"
+  %107 = call i32 @pthread_cond_wait(ptr %17, ptr %1)
+  br label %"$threads.wait_until.exit.i.i"
 
-or.lhs.false.i.i.i:                               ; preds = %or.lhs.false1.i.i.i
-  %145 = load i64, ptr %8, align 8
-  %146 = icmp sgt i64 %145, 0
-  br i1 %146, label %"$Loop.await_work.exit.i", label %or.rhs.i.i.i
+merge.i16.i.i:                                    ; preds = %"$Loop.next_look.exit.i.i"
+  %108 = sdiv i64 %common.ret.op.i15.i.i, 1000000000
+  store i64 %108, ptr %time.i.i.i, align 8
+  %109 = srem i64 %common.ret.op.i15.i.i, 1000000000
+  store i64 %109, ptr %19, align 8
+  %110 = call i32 @pthread_cond_timedwait(ptr %17, ptr %1, ptr nonnull %time.i.i.i)
+  br label %"$threads.wait_until.exit.i.i"
 
-or.lhs.false1.i.i.i:                              ; preds = %or.lhs.false2.i.i.i
-  %147 = load i8, ptr %13, align 1
-  %148 = trunc i8 %147 to i1
-  br i1 %148, label %"$Loop.await_work.exit.i", label %or.lhs.false.i.i.i
+"$threads.wait_until.exit.i.i":                   ; preds = %merge.i16.i.i, %then.i.i.i
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
+  %111 = load i32, ptr %3, align 4
+  %112 = shl i32 %111, 1
+  %113 = sext i32 %112 to i64
+  %114 = load i64, ptr %4, align 8
+  %115 = add i64 %114, %113
+  %116 = load i64, ptr %5, align 8
+  %.not.i18.i.i = icmp sgt i64 %115, %116
+  br i1 %.not.i18.i.i, label %condition.i.i20.i.i, label %"$EventRing.make_room.exit33.i.i"
 
-or.lhs.false2.i.i.i:                              ; preds = %and.lhs.true1.i.i
-  %149 = load i8, ptr %12, align 1
-  %150 = trunc i8 %149 to i1
-  br i1 %150, label %"$Loop.await_work.exit.i", label %or.lhs.false1.i.i.i
+condition.i.i20.i.i:                              ; preds = %"$threads.wait_until.exit.i.i", %condition.i.i20.i.i
+  %power.0.i.i21.i.i = phi i64 [ %118, %condition.i.i20.i.i ], [ 64, %"$threads.wait_until.exit.i.i" ]
+  %117 = icmp slt i64 %power.0.i.i21.i.i, %115
+  %118 = shl i64 %power.0.i.i21.i.i, 1
+  br i1 %117, label %condition.i.i20.i.i, label %"$power_above.exit.i22.i.i"
 
-"$Loop.has_work.exit.i.i":                        ; preds = %or.rhs.i.i.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %151 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %152 = load i64, ptr %time.i.i.i.i, align 8
-  %153 = mul i64 %152, 1000000000
-  %154 = load i64, ptr %15, align 8
-  %155 = add i64 %153, %154
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %156 = load i64, ptr %14, align 8
-  %.not.i.i = icmp slt i64 %155, %156
-  br i1 %.not.i.i, label %whilebody.i.i, label %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i"
+"$power_above.exit.i22.i.i":                      ; preds = %condition.i.i20.i.i
+  %119 = load i64, ptr %6, align 8
+  %.not9.i23.i.i = icmp sgt i64 %power.0.i.i21.i.i, %119
+  br i1 %.not9.i23.i.i, label %"$EventRing.make_room.exit33.i.i", label %and.rhs.i24.i.i
 
-"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i": ; preds = %"$Loop.has_work.exit.i.i"
-  %.pre.pre.i.i = load i8, ptr %9, align 1
+and.rhs.i24.i.i:                                  ; preds = %"$power_above.exit.i22.i.i"
+  %120 = mul i64 %power.0.i.i21.i.i, 472
+  %121 = call ptr @malloc(i64 %120)
+  %.not10.i25.i.i = icmp eq ptr %121, null
+  br i1 %.not10.i25.i.i, label %"$EventRing.make_room.exit33.i.i", label %merge.i.i26.i.i
+
+merge.i.i26.i.i:                                  ; preds = %and.rhs.i24.i.i
+  %122 = icmp sgt i64 %114, 0
+  %.pre.i.i27.i.i = load ptr, ptr %2, align 8
+  br i1 %122, label %forbody.lr.ph.i.i29.i.i, label %merge1.i.i28.i.i
+
+forbody.lr.ph.i.i29.i.i:                          ; preds = %merge.i.i26.i.i
+  %123 = load i64, ptr %7, align 8
+  %124 = add i64 %116, -1
+  %xtraiter1 = and i64 %114, 3
+  %125 = icmp ult i64 %114, 4
+  br i1 %125, label %merge1.i.i28.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i29.i.i.new
+
+forbody.lr.ph.i.i29.i.i.new:                      ; preds = %forbody.lr.ph.i.i29.i.i
+  %unroll_iter4 = and i64 %114, 9223372036854775804
+  br label %forbody.i.i30.i.i
+
+forbody.i.i30.i.i:                                ; preds = %forbody.i.i30.i.i, %forbody.lr.ph.i.i29.i.i.new
+  %i.013.i.i31.i.i = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i.new ], [ %145, %forbody.i.i30.i.i ]
+  %niter5 = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i.new ], [ %niter5.next.3, %forbody.i.i30.i.i ]
+  %126 = add i64 %i.013.i.i31.i.i, %123
+  %127 = and i64 %126, %124
+  %128 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %127
+  %129 = getelementptr %11, ptr %121, i64 %i.013.i.i31.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %129, ptr noundef nonnull align 8 dereferenceable(472) %128, i64 472, i1 false)
+  %130 = or disjoint i64 %i.013.i.i31.i.i, 1
+  %131 = add i64 %130, %123
+  %132 = and i64 %131, %124
+  %133 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %132
+  %134 = getelementptr %11, ptr %121, i64 %130
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %134, ptr noundef nonnull align 8 dereferenceable(472) %133, i64 472, i1 false)
+  %135 = or disjoint i64 %i.013.i.i31.i.i, 2
+  %136 = add i64 %135, %123
+  %137 = and i64 %136, %124
+  %138 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %137
+  %139 = getelementptr %11, ptr %121, i64 %135
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %139, ptr noundef nonnull align 8 dereferenceable(472) %138, i64 472, i1 false)
+  %140 = or disjoint i64 %i.013.i.i31.i.i, 3
+  %141 = add i64 %140, %123
+  %142 = and i64 %141, %124
+  %143 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %142
+  %144 = getelementptr %11, ptr %121, i64 %140
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %144, ptr noundef nonnull align 8 dereferenceable(472) %143, i64 472, i1 false)
+  %145 = add nuw nsw i64 %i.013.i.i31.i.i, 4
+  %niter5.next.3 = add i64 %niter5, 4
+  %niter5.ncmp.3 = icmp eq i64 %niter5.next.3, %unroll_iter4
+  br i1 %niter5.ncmp.3, label %merge1.i.i28.i.i.loopexit.unr-lcssa, label %forbody.i.i30.i.i
+
+merge1.i.i28.i.i.loopexit.unr-lcssa:              ; preds = %forbody.i.i30.i.i, %forbody.lr.ph.i.i29.i.i
+  %i.013.i.i31.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i ], [ %145, %forbody.i.i30.i.i ]
+  %lcmp.mod3.not = icmp eq i64 %xtraiter1, 0
+  br i1 %lcmp.mod3.not, label %merge1.i.i28.i.i, label %forbody.i.i30.i.i.epil
+
+forbody.i.i30.i.i.epil:                           ; preds = %merge1.i.i28.i.i.loopexit.unr-lcssa, %forbody.i.i30.i.i.epil
+  %i.013.i.i31.i.i.epil = phi i64 [ %150, %forbody.i.i30.i.i.epil ], [ %i.013.i.i31.i.i.unr, %merge1.i.i28.i.i.loopexit.unr-lcssa ]
+  %epil.iter2 = phi i64 [ %epil.iter2.next, %forbody.i.i30.i.i.epil ], [ 0, %merge1.i.i28.i.i.loopexit.unr-lcssa ]
+  %146 = add i64 %i.013.i.i31.i.i.epil, %123
+  %147 = and i64 %146, %124
+  %148 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %147
+  %149 = getelementptr %11, ptr %121, i64 %i.013.i.i31.i.i.epil
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %149, ptr noundef nonnull align 8 dereferenceable(472) %148, i64 472, i1 false)
+  %150 = add nuw nsw i64 %i.013.i.i31.i.i.epil, 1
+  %epil.iter2.next = add i64 %epil.iter2, 1
+  %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
+  br i1 %epil.iter2.cmp.not, label %merge1.i.i28.i.i, label %forbody.i.i30.i.i.epil, !llvm.loop !105
+
+merge1.i.i28.i.i:                                 ; preds = %merge1.i.i28.i.i.loopexit.unr-lcssa, %forbody.i.i30.i.i.epil, %merge.i.i26.i.i
+  call void @free(ptr %.pre.i.i27.i.i)
+  store ptr %121, ptr %2, align 8
+  store i64 %power.0.i.i21.i.i, ptr %5, align 8
+  store i64 0, ptr %7, align 8
+  br label %"$EventRing.make_room.exit33.i.i"
+
+"$EventRing.make_room.exit33.i.i":                ; preds = %merge1.i.i28.i.i, %and.rhs.i24.i.i, %"$power_above.exit.i22.i.i", %"$threads.wait_until.exit.i.i"
+  %common.ret.op.i19.i.i = phi i1 [ true, %"$threads.wait_until.exit.i.i" ], [ false, %"$power_above.exit.i22.i.i" ], [ false, %and.rhs.i24.i.i ], [ true, %merge1.i.i28.i.i ]
+  %151 = load i8, ptr %9, align 1
+  %152 = trunc i8 %151 to i1
+  br i1 %152, label %merge.loopexit.i.i, label %and.lhs.true.i.i
+
+merge.loopexit.i.i:                               ; preds = %"$Loop.has_work.exit.i.i", %or.lhs.false2.i.i.i, %or.lhs.false1.i.i.i, %or.lhs.false.i.i.i, %and.lhs.true1.i.i, %"$EventRing.make_room.exit33.i.i"
+  %.pre40.i.i = load i8, ptr %9, align 1
   br label %"$Loop.await_work.exit.i"
 
-"$Loop.await_work.exit.i":                        ; preds = %or.lhs.false2.i.i.i, %or.lhs.false1.i.i.i, %or.lhs.false.i.i.i, %and.lhs.true1.i.i, %"$EventRing.make_room.exit30.i.i", %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i", %"$EventRing.make_room.exit.i.i"
-  %157 = phi i8 [ %91, %"$EventRing.make_room.exit.i.i" ], [ %.pre.pre.i.i, %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i" ], [ %.pre35.i.i, %and.lhs.true1.i.i ], [ %.pre35.i.i, %or.lhs.false2.i.i.i ], [ %.pre35.i.i, %or.lhs.false1.i.i.i ], [ %.pre35.i.i, %or.lhs.false.i.i.i ], [ %139, %"$EventRing.make_room.exit30.i.i" ]
-  %158 = call i32 @pthread_mutex_unlock(ptr %1)
-  %159 = icmp eq i8 %157, 0
-  %160 = call i32 @pthread_mutex_lock(ptr %17)
-  %161 = load i64, ptr %18, align 8
-  %162 = add i64 %161, 1
-  store i64 %162, ptr %18, align 8
-  %163 = load i64, ptr %19, align 8
-  %.not8.i.i = icmp eq i64 %163, %161
-  br i1 %159, label %whilebody.i, label %merge.i
+and.lhs.true.i.i:                                 ; preds = %"$EventRing.make_room.exit.i.i", %"$EventRing.make_room.exit33.i.i"
+  %has_room.0.in39.i.i = phi i1 [ %common.ret.op.i19.i.i, %"$EventRing.make_room.exit33.i.i" ], [ %common.ret.op.i.i.i, %"$EventRing.make_room.exit.i.i" ]
+  %153 = load i64, ptr %10, align 8
+  %154 = icmp sgt i64 %153, 0
+  br i1 %154, label %and.rhs.i34.i.i, label %"$Loop.is_early.exit.i.i"
+
+and.rhs.i34.i.i:                                  ; preds = %and.lhs.true.i.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
+  %155 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %156 = load i64, ptr %time.i.i.i.i, align 8
+  %157 = mul i64 %156, 1000000000
+  %158 = load i64, ptr %11, align 8
+  %159 = add i64 %157, %158
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
+  %160 = load i64, ptr %10, align 8
+  %161 = icmp slt i64 %159, %160
+  br label %"$Loop.is_early.exit.i.i"
+
+"$Loop.is_early.exit.i.i":                        ; preds = %and.rhs.i34.i.i, %and.lhs.true.i.i
+  %162 = phi i64 [ %153, %and.lhs.true.i.i ], [ %160, %and.rhs.i34.i.i ]
+  %163 = phi i1 [ false, %and.lhs.true.i.i ], [ %161, %and.rhs.i34.i.i ]
+  %has_room.0.in.not.i.i = xor i1 %has_room.0.in39.i.i, true
+  %brmerge.i.i = or i1 %163, %has_room.0.in.not.i.i
+  br i1 %brmerge.i.i, label %whilebody.i.i, label %and.lhs.true1.i.i
+
+and.lhs.true1.i.i:                                ; preds = %"$Loop.is_early.exit.i.i"
+  %164 = load i8, ptr %12, align 1
+  %165 = trunc i8 %164 to i1
+  br i1 %165, label %merge.loopexit.i.i, label %or.lhs.false2.i.i.i
+
+or.rhs.i.i.i:                                     ; preds = %or.lhs.false.i.i.i
+  %166 = load i64, ptr %15, align 8
+  %167 = icmp sgt i64 %166, 0
+  br i1 %167, label %"$Loop.has_work.exit.i.i", label %whilebody.i.i
+
+or.lhs.false.i.i.i:                               ; preds = %or.lhs.false1.i.i.i
+  %168 = load i64, ptr %8, align 8
+  %169 = icmp sgt i64 %168, 0
+  br i1 %169, label %merge.loopexit.i.i, label %or.rhs.i.i.i
+
+or.lhs.false1.i.i.i:                              ; preds = %or.lhs.false2.i.i.i
+  %170 = load i8, ptr %14, align 1
+  %171 = trunc i8 %170 to i1
+  br i1 %171, label %merge.loopexit.i.i, label %or.lhs.false.i.i.i
+
+or.lhs.false2.i.i.i:                              ; preds = %and.lhs.true1.i.i
+  %172 = load i8, ptr %13, align 1
+  %173 = trunc i8 %172 to i1
+  br i1 %173, label %merge.loopexit.i.i, label %or.lhs.false1.i.i.i
+
+"$Loop.has_work.exit.i.i":                        ; preds = %or.rhs.i.i.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i35.i.i)
+  %174 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i35.i.i)
+  %175 = load i64, ptr %time.i.i35.i.i, align 8
+  %176 = mul i64 %175, 1000000000
+  %177 = load i64, ptr %16, align 8
+  %178 = add i64 %176, %177
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i35.i.i)
+  %179 = load i64, ptr %15, align 8
+  %.not.i.i = icmp slt i64 %178, %179
+  br i1 %.not.i.i, label %"$Loop.has_work.exit.whilebody_crit_edge.i.i", label %merge.loopexit.i.i
+
+"$Loop.has_work.exit.whilebody_crit_edge.i.i":    ; preds = %"$Loop.has_work.exit.i.i"
+  %.pre.i.i = load i64, ptr %10, align 8
+  br label %whilebody.i.i
+
+"$Loop.await_work.exit.i":                        ; preds = %merge.loopexit.i.i, %"$EventRing.make_room.exit.i.i"
+  %180 = phi i8 [ %.pre40.i.i, %merge.loopexit.i.i ], [ %94, %"$EventRing.make_room.exit.i.i" ]
+  %181 = call i32 @pthread_mutex_unlock(ptr %1)
+  %182 = icmp eq i8 %180, 0
+  %183 = call i32 @pthread_mutex_lock(ptr %20)
+  %184 = load i64, ptr %21, align 8
+  %185 = add i64 %184, 1
+  store i64 %185, ptr %21, align 8
+  %186 = load i64, ptr %22, align 8
+  %.not8.i.i = icmp eq i64 %186, %184
+  br i1 %182, label %whilebody.i, label %merge.i
 
 whilebody.i:                                      ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.i6.i
 
 whilebody.i6.i:                                   ; preds = %whilebody.i, %whilebody.i6.i
-  %164 = call i32 @pthread_cond_wait(ptr %20, ptr nonnull %17)
-  %165 = load i64, ptr %19, align 8
-  %.not.i7.i = icmp eq i64 %165, %161
+  %187 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
+  %188 = load i64, ptr %22, align 8
+  %.not.i7.i = icmp eq i64 %188, %184
   br i1 %.not.i7.i, label %"$Turnstile.enter.exit.i", label %whilebody.i6.i
 
 "$Turnstile.enter.exit.i":                        ; preds = %whilebody.i6.i, %whilebody.i
-  %166 = call i32 @pthread_mutex_unlock(ptr nonnull %17)
-  %167 = call i32 @pthread_mutex_lock(ptr %1)
-  %168 = load i8, ptr %12, align 1
-  %169 = call i32 @pthread_mutex_unlock(ptr %1)
-  %.not.i9.i = icmp eq i8 %168, 0
-  br i1 %.not.i9.i, label %merge.i.i, label %then.i.i
+  %189 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
+  %190 = call i32 @pthread_mutex_lock(ptr %1)
+  %191 = load i8, ptr %13, align 1
+  %192 = call i32 @pthread_mutex_unlock(ptr %1)
+  %.not.i10.i = icmp eq i8 %191, 0
+  br i1 %.not.i10.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Turnstile.enter.exit.i"
   call fastcc void @"$Loop.land"(ptr nonnull %0)
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i, %"$Turnstile.enter.exit.i"
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i8.i)
-  %170 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i8.i)
-  %171 = load i64, ptr %time.i.i.i8.i, align 8
-  %172 = mul i64 %171, 1000000000
-  %173 = load i64, ptr %21, align 8
-  %174 = add i64 %172, %173
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i8.i)
-  store i64 %174, ptr %23, align 8
-  %175 = call i32 @pthread_mutex_lock(ptr %1)
-  %176 = load i64, ptr %8, align 8
-  %177 = icmp sgt i64 %176, 0
-  br i1 %177, label %forbody.i.i.i, label %merge.i.i10.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i9.i)
+  %193 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i9.i)
+  %194 = load i64, ptr %time.i.i.i9.i, align 8
+  %195 = mul i64 %194, 1000000000
+  %196 = load i64, ptr %24, align 8
+  %197 = add i64 %195, %196
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i9.i)
+  store i64 %197, ptr %26, align 8
+  %198 = call i32 @pthread_mutex_lock(ptr %1)
+  %199 = load i64, ptr %8, align 8
+  %200 = icmp sgt i64 %199, 0
+  br i1 %200, label %forbody.i.i.i, label %merge.i.i11.i
 
 forbody.i.i.i:                                    ; preds = %merge.i.i, %"$Scheduler.add.exit.i.i.i"
-  %i.022.i.i.i = phi i64 [ %209, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
-  %178 = load ptr, ptr %24, align 8
-  %179 = getelementptr ptr, ptr %178, i64 %i.022.i.i.i
-  %180 = load ptr, ptr %179, align 8
-  %181 = getelementptr i8, ptr %180, i64 12
-  store i32 0, ptr %181, align 4
-  %182 = getelementptr i8, ptr %180, i64 304
-  %183 = load i64, ptr %182, align 8
-  %184 = icmp sgt i64 %183, 0
-  br i1 %184, label %then.i.i.i.i, label %merge.i.i.i17.i
+  %i.022.i.i.i = phi i64 [ %232, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
+  %201 = load ptr, ptr %27, align 8
+  %202 = getelementptr ptr, ptr %201, i64 %i.022.i.i.i
+  %203 = load ptr, ptr %202, align 8
+  %204 = getelementptr i8, ptr %203, i64 12
+  store i32 0, ptr %204, align 4
+  %205 = getelementptr i8, ptr %203, i64 304
+  %206 = load i64, ptr %205, align 8
+  %207 = icmp sgt i64 %206, 0
+  br i1 %207, label %then.i.i.i.i, label %merge.i.i.i18.i
 
 then.i.i.i.i:                                     ; preds = %forbody.i.i.i
-  %185 = load i32, ptr %25, align 4
-  %186 = add i32 %185, 1
-  store i32 %186, ptr %25, align 4
-  br label %merge.i.i.i17.i
+  %208 = load i32, ptr %28, align 4
+  %209 = add i32 %208, 1
+  store i32 %209, ptr %28, align 4
+  br label %merge.i.i.i18.i
 
-merge.i.i.i17.i:                                  ; preds = %then.i.i.i.i, %forbody.i.i.i
-  %187 = load ptr, ptr %26, align 8
-  %188 = load i64, ptr %27, align 8
-  %189 = getelementptr ptr, ptr %187, i64 %188
-  store ptr %180, ptr %189, align 8
-  %190 = load i64, ptr %27, align 8
-  %191 = add i64 %190, 1
-  store i64 %191, ptr %27, align 8
-  %192 = icmp sgt i64 %190, 0
-  br i1 %192, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+merge.i.i.i18.i:                                  ; preds = %then.i.i.i.i, %forbody.i.i.i
+  %210 = load ptr, ptr %29, align 8
+  %211 = load i64, ptr %30, align 8
+  %212 = getelementptr ptr, ptr %210, i64 %211
+  store ptr %203, ptr %212, align 8
+  %213 = load i64, ptr %30, align 8
+  %214 = add i64 %213, 1
+  store i64 %214, ptr %30, align 8
+  %215 = icmp sgt i64 %213, 0
+  br i1 %215, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
-and.lhs.true.lr.ph.i.i.i.i.i:                     ; preds = %merge.i.i.i17.i
-  %193 = getelementptr i8, ptr %180, i64 8
+and.lhs.true.lr.ph.i.i.i.i.i:                     ; preds = %merge.i.i.i18.i
+  %216 = getelementptr i8, ptr %203, i64 8
   br label %and.lhs.true.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i
-  %194 = getelementptr ptr, ptr %196, i64 %position.013.i.i.i.i.i
-  store ptr %199, ptr %194, align 8
-  %195 = icmp ugt i64 %position.013.i.i.i.i.i, 1
-  br i1 %195, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %217 = getelementptr ptr, ptr %219, i64 %position.013.i.i.i.i.i
+  store ptr %222, ptr %217, align 8
+  %218 = icmp ugt i64 %position.013.i.i.i.i.i, 1
+  br i1 %218, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %whilebody.i.i.i.i.i, %and.lhs.true.lr.ph.i.i.i.i.i
-  %position.013.i.i.i.i.i = phi i64 [ %190, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %197, %whilebody.i.i.i.i.i ]
-  %196 = load ptr, ptr %26, align 8
-  %197 = add nsw i64 %position.013.i.i.i.i.i, -1
-  %198 = getelementptr ptr, ptr %196, i64 %197
-  %199 = load ptr, ptr %198, align 8
-  %200 = load i32, ptr %193, align 4
-  %201 = getelementptr i8, ptr %199, i64 8
-  %202 = load i32, ptr %201, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %200, %202
+  %position.013.i.i.i.i.i = phi i64 [ %213, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %220, %whilebody.i.i.i.i.i ]
+  %219 = load ptr, ptr %29, align 8
+  %220 = add nsw i64 %position.013.i.i.i.i.i, -1
+  %221 = getelementptr ptr, ptr %219, i64 %220
+  %222 = load ptr, ptr %221, align 8
+  %223 = load i32, ptr %216, align 4
+  %224 = getelementptr i8, ptr %222, i64 8
+  %225 = load i32, ptr %224, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %223, %225
   br i1 %.not.i.i.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
-  %203 = icmp sgt i32 %200, %202
-  br i1 %203, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %226 = icmp sgt i32 %223, %225
+  br i1 %226, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i
-  %204 = load i64, ptr %180, align 8
-  %205 = load i64, ptr %199, align 8
-  %206 = icmp ult i64 %204, %205
-  br i1 %206, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %227 = load i64, ptr %203, align 8
+  %228 = load i64, ptr %222, align 8
+  %229 = icmp ult i64 %227, %228
+  br i1 %229, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
-"$Scheduler.add.exit.i.i.i":                      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i, %whilebody.i.i.i.i.i, %merge.i.i.i17.i
-  %position.0.lcssa.i.i.i.i.i = phi i64 [ %190, %merge.i.i.i17.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
-  %207 = load ptr, ptr %26, align 8
-  %208 = getelementptr ptr, ptr %207, i64 %position.0.lcssa.i.i.i.i.i
-  store ptr %180, ptr %208, align 8
-  %209 = add nuw nsw i64 %i.022.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %209, %176
+"$Scheduler.add.exit.i.i.i":                      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i, %whilebody.i.i.i.i.i, %merge.i.i.i18.i
+  %position.0.lcssa.i.i.i.i.i = phi i64 [ %213, %merge.i.i.i18.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
+  %230 = load ptr, ptr %29, align 8
+  %231 = getelementptr ptr, ptr %230, i64 %position.0.lcssa.i.i.i.i.i
+  store ptr %203, ptr %231, align 8
+  %232 = add nuw nsw i64 %i.022.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %232, %199
   br i1 %exitcond.not.i.i.i, label %merge.loopexit.i.i.i, label %forbody.i.i.i
 
 merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.add.exit.i.i.i"
   %.pre.i.i.i = load i64, ptr %8, align 8
-  br label %merge.i.i10.i
+  br label %merge.i.i11.i
 
-merge.i.i10.i:                                    ; preds = %merge.loopexit.i.i.i, %merge.i.i
-  %210 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %176, %merge.i.i ]
-  %211 = load i32, ptr %28, align 4
-  %212 = trunc i64 %210 to i32
-  %213 = add i32 %211, %212
-  store i32 %213, ptr %28, align 4
+merge.i.i11.i:                                    ; preds = %merge.loopexit.i.i.i, %merge.i.i
+  %233 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %199, %merge.i.i ]
+  %234 = load i32, ptr %31, align 4
+  %235 = trunc i64 %233 to i32
+  %236 = add i32 %234, %235
+  store i32 %236, ptr %31, align 4
   store i64 0, ptr %8, align 8
-  %214 = load i64, ptr %30, align 8
-  %215 = icmp sgt i64 %214, 0
-  br i1 %215, label %forbody.i.i.i15.i.preheader, label %"$Loop.take_masks.exit.i.i.i"
+  %237 = load i64, ptr %33, align 8
+  %238 = icmp sgt i64 %237, 0
+  br i1 %238, label %forbody.i.i.i16.i.preheader, label %"$Loop.take_masks.exit.i.i.i"
 
-forbody.i.i.i15.i.preheader:                      ; preds = %merge.i.i10.i
-  %xtraiter6 = and i64 %214, 1
-  %216 = icmp eq i64 %214, 1
-  br i1 %216, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i15.i.preheader.new
+forbody.i.i.i16.i.preheader:                      ; preds = %merge.i.i11.i
+  %xtraiter6 = and i64 %237, 1
+  %239 = icmp eq i64 %237, 1
+  br i1 %239, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.i.preheader.new
 
-forbody.i.i.i15.i.preheader.new:                  ; preds = %forbody.i.i.i15.i.preheader
-  %unroll_iter9 = and i64 %214, 9223372036854775806
-  br label %forbody.i.i.i15.i
+forbody.i.i.i16.i.preheader.new:                  ; preds = %forbody.i.i.i16.i.preheader
+  %unroll_iter9 = and i64 %237, 9223372036854775806
+  br label %forbody.i.i.i16.i
 
-forbody.i.i.i15.i:                                ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i15.i.preheader.new
-  %i.06.i.i.i.i = phi i64 [ 0, %forbody.i.i.i15.i.preheader.new ], [ %252, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
-  %niter10 = phi i64 [ 0, %forbody.i.i.i15.i.preheader.new ], [ %niter10.next.1, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
-  %217 = load ptr, ptr %29, align 8
-  %218 = getelementptr ptr, ptr %217, i64 %i.06.i.i.i.i
-  %219 = load ptr, ptr %218, align 8
-  %220 = getelementptr i8, ptr %219, i64 348
-  %221 = load i32, ptr %220, align 4
-  %222 = getelementptr i8, ptr %219, i64 344
-  %223 = load i32, ptr %222, align 4
-  %224 = icmp slt i32 %221, %223
-  br i1 %224, label %and.lhs.true.i.i17.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
+forbody.i.i.i16.i:                                ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i16.i.preheader.new
+  %i.06.i.i.i.i = phi i64 [ 0, %forbody.i.i.i16.i.preheader.new ], [ %275, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+  %niter10 = phi i64 [ 0, %forbody.i.i.i16.i.preheader.new ], [ %niter10.next.1, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+  %240 = load ptr, ptr %32, align 8
+  %241 = getelementptr ptr, ptr %240, i64 %i.06.i.i.i.i
+  %242 = load ptr, ptr %241, align 8
+  %243 = getelementptr i8, ptr %242, i64 348
+  %244 = load i32, ptr %243, align 4
+  %245 = getelementptr i8, ptr %242, i64 344
+  %246 = load i32, ptr %245, align 4
+  %247 = icmp slt i32 %244, %246
+  br i1 %247, label %and.lhs.true.i.i17.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i17.i.i.i
-  %225 = getelementptr i8, ptr %219, i64 376
-  store i8 0, ptr %225, align 1
+  %248 = getelementptr i8, ptr %242, i64 376
+  store i8 0, ptr %248, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i"
 
-and.lhs.true.i.i17.i.i.i:                         ; preds = %forbody.i.i.i15.i
-  %226 = load i64, ptr %31, align 8
-  %227 = sdiv i64 %226, 4
-  %228 = add i64 %227, %226
-  %229 = getelementptr i8, ptr %219, i64 368
-  %230 = load i64, ptr %229, align 8
-  %231 = getelementptr i8, ptr %219, i64 360
-  %232 = load i64, ptr %231, align 8
-  %233 = sub i64 %230, %232
-  %.not.i.i.i.i.i = icmp sgt i64 %233, %228
+and.lhs.true.i.i17.i.i.i:                         ; preds = %forbody.i.i.i16.i
+  %249 = load i64, ptr %34, align 8
+  %250 = sdiv i64 %249, 4
+  %251 = add i64 %250, %249
+  %252 = getelementptr i8, ptr %242, i64 368
+  %253 = load i64, ptr %252, align 8
+  %254 = getelementptr i8, ptr %242, i64 360
+  %255 = load i64, ptr %254, align 8
+  %256 = sub i64 %253, %255
+  %.not.i.i.i.i.i = icmp sgt i64 %256, %251
   br i1 %.not.i.i.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i", label %then.i.i.i.i.i
 
-"$Sequence.take_mask.exit.i.i.i.i":               ; preds = %and.lhs.true.i.i17.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i15.i
-  store i32 %223, ptr %220, align 4
-  %234 = or disjoint i64 %i.06.i.i.i.i, 1
-  %235 = load ptr, ptr %29, align 8
-  %236 = getelementptr ptr, ptr %235, i64 %234
-  %237 = load ptr, ptr %236, align 8
-  %238 = getelementptr i8, ptr %237, i64 348
-  %239 = load i32, ptr %238, align 4
-  %240 = getelementptr i8, ptr %237, i64 344
-  %241 = load i32, ptr %240, align 4
-  %242 = icmp slt i32 %239, %241
-  br i1 %242, label %and.lhs.true.i.i17.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1"
+"$Sequence.take_mask.exit.i.i.i.i":               ; preds = %and.lhs.true.i.i17.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i16.i
+  store i32 %246, ptr %243, align 4
+  %257 = or disjoint i64 %i.06.i.i.i.i, 1
+  %258 = load ptr, ptr %32, align 8
+  %259 = getelementptr ptr, ptr %258, i64 %257
+  %260 = load ptr, ptr %259, align 8
+  %261 = getelementptr i8, ptr %260, i64 348
+  %262 = load i32, ptr %261, align 4
+  %263 = getelementptr i8, ptr %260, i64 344
+  %264 = load i32, ptr %263, align 4
+  %265 = icmp slt i32 %262, %264
+  br i1 %265, label %and.lhs.true.i.i17.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1"
 
 and.lhs.true.i.i17.i.i.i.1:                       ; preds = %"$Sequence.take_mask.exit.i.i.i.i"
-  %243 = load i64, ptr %31, align 8
-  %244 = sdiv i64 %243, 4
-  %245 = add i64 %244, %243
-  %246 = getelementptr i8, ptr %237, i64 368
-  %247 = load i64, ptr %246, align 8
-  %248 = getelementptr i8, ptr %237, i64 360
-  %249 = load i64, ptr %248, align 8
-  %250 = sub i64 %247, %249
-  %.not.i.i.i.i.i.1 = icmp sgt i64 %250, %245
+  %266 = load i64, ptr %34, align 8
+  %267 = sdiv i64 %266, 4
+  %268 = add i64 %267, %266
+  %269 = getelementptr i8, ptr %260, i64 368
+  %270 = load i64, ptr %269, align 8
+  %271 = getelementptr i8, ptr %260, i64 360
+  %272 = load i64, ptr %271, align 8
+  %273 = sub i64 %270, %272
+  %.not.i.i.i.i.i.1 = icmp sgt i64 %273, %268
   br i1 %.not.i.i.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1", label %then.i.i.i.i.i.1
 
 then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i17.i.i.i.1
-  %251 = getelementptr i8, ptr %237, i64 376
-  store i8 0, ptr %251, align 1
+  %274 = getelementptr i8, ptr %260, i64 376
+  store i8 0, ptr %274, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.1"
 
 "$Sequence.take_mask.exit.i.i.i.i.1":             ; preds = %then.i.i.i.i.i.1, %and.lhs.true.i.i17.i.i.i.1, %"$Sequence.take_mask.exit.i.i.i.i"
-  store i32 %241, ptr %238, align 4
-  %252 = add nuw nsw i64 %i.06.i.i.i.i, 2
+  store i32 %264, ptr %261, align 4
+  %275 = add nuw nsw i64 %i.06.i.i.i.i, 2
   %niter10.next.1 = add i64 %niter10, 2
   %niter10.ncmp.1 = icmp eq i64 %niter10.next.1, %unroll_iter9
-  br i1 %niter10.ncmp.1, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i15.i
+  br i1 %niter10.ncmp.1, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.i
 
-"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa": ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i15.i.preheader
-  %i.06.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i15.i.preheader ], [ %252, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa": ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i16.i.preheader
+  %i.06.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i16.i.preheader ], [ %275, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
   %lcmp.mod8.not = icmp eq i64 %xtraiter6, 0
-  br i1 %lcmp.mod8.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i15.i.epil
+  br i1 %lcmp.mod8.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i16.i.epil
 
-forbody.i.i.i15.i.epil:                           ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa"
-  %253 = load ptr, ptr %29, align 8
-  %254 = getelementptr ptr, ptr %253, i64 %i.06.i.i.i.i.unr
-  %255 = load ptr, ptr %254, align 8
-  %256 = getelementptr i8, ptr %255, i64 348
-  %257 = load i32, ptr %256, align 4
-  %258 = getelementptr i8, ptr %255, i64 344
-  %259 = load i32, ptr %258, align 4
-  %260 = icmp slt i32 %257, %259
-  br i1 %260, label %and.lhs.true.i.i17.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil"
+forbody.i.i.i16.i.epil:                           ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa"
+  %276 = load ptr, ptr %32, align 8
+  %277 = getelementptr ptr, ptr %276, i64 %i.06.i.i.i.i.unr
+  %278 = load ptr, ptr %277, align 8
+  %279 = getelementptr i8, ptr %278, i64 348
+  %280 = load i32, ptr %279, align 4
+  %281 = getelementptr i8, ptr %278, i64 344
+  %282 = load i32, ptr %281, align 4
+  %283 = icmp slt i32 %280, %282
+  br i1 %283, label %and.lhs.true.i.i17.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil"
 
-and.lhs.true.i.i17.i.i.i.epil:                    ; preds = %forbody.i.i.i15.i.epil
-  %261 = load i64, ptr %31, align 8
-  %262 = sdiv i64 %261, 4
-  %263 = add i64 %262, %261
-  %264 = getelementptr i8, ptr %255, i64 368
-  %265 = load i64, ptr %264, align 8
-  %266 = getelementptr i8, ptr %255, i64 360
-  %267 = load i64, ptr %266, align 8
-  %268 = sub i64 %265, %267
-  %.not.i.i.i.i.i.epil = icmp sgt i64 %268, %263
+and.lhs.true.i.i17.i.i.i.epil:                    ; preds = %forbody.i.i.i16.i.epil
+  %284 = load i64, ptr %34, align 8
+  %285 = sdiv i64 %284, 4
+  %286 = add i64 %285, %284
+  %287 = getelementptr i8, ptr %278, i64 368
+  %288 = load i64, ptr %287, align 8
+  %289 = getelementptr i8, ptr %278, i64 360
+  %290 = load i64, ptr %289, align 8
+  %291 = sub i64 %288, %290
+  %.not.i.i.i.i.i.epil = icmp sgt i64 %291, %286
   br i1 %.not.i.i.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil", label %then.i.i.i.i.i.epil
 
 then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i17.i.i.i.epil
-  %269 = getelementptr i8, ptr %255, i64 376
-  store i8 0, ptr %269, align 1
+  %292 = getelementptr i8, ptr %278, i64 376
+  store i8 0, ptr %292, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.epil"
 
-"$Sequence.take_mask.exit.i.i.i.i.epil":          ; preds = %then.i.i.i.i.i.epil, %and.lhs.true.i.i17.i.i.i.epil, %forbody.i.i.i15.i.epil
-  store i32 %259, ptr %256, align 4
+"$Sequence.take_mask.exit.i.i.i.i.epil":          ; preds = %then.i.i.i.i.i.epil, %and.lhs.true.i.i17.i.i.i.epil, %forbody.i.i.i16.i.epil
+  store i32 %282, ptr %279, align 4
   br label %"$Loop.take_masks.exit.i.i.i"
 
-"$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Sequence.take_mask.exit.i.i.i.i.epil", %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %merge.i.i10.i
-  store i8 0, ptr %13, align 1
-  %270 = load i8, ptr %12, align 1
-  %271 = trunc i8 %270 to i1
-  br i1 %271, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
+"$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Sequence.take_mask.exit.i.i.i.i.epil", %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %merge.i.i11.i
+  store i8 0, ptr %14, align 1
+  %293 = load i8, ptr %13, align 1
+  %294 = trunc i8 %293 to i1
+  br i1 %294, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
 
-then.i.i13.i:                                     ; preds = %and.lhs.true.i.i.i
-  %272 = load i64, ptr %34, align 8
-  %273 = icmp sgt i64 %272, 0
-  br i1 %273, label %forbody.i20.i.i.i, label %"$Loop.obey_all.exit.i.i.i"
+then.i.i14.i:                                     ; preds = %and.lhs.true.i.i.i
+  %295 = load i64, ptr %37, align 8
+  %296 = icmp sgt i64 %295, 0
+  br i1 %296, label %forbody.i20.i.i.i, label %"$Loop.obey_all.exit.i.i.i"
 
-forbody.i20.i.i.i:                                ; preds = %then.i.i13.i, %"$Loop.obey.exit.i.i.i.i"
-  %i.05.i.i.i.i = phi i64 [ %310, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i13.i ]
-  %274 = load ptr, ptr %33, align 8
-  %275 = getelementptr ptr, ptr %274, i64 %i.05.i.i.i.i
-  %276 = load ptr, ptr %275, align 8
-  %277 = getelementptr i8, ptr %276, i64 12
-  %.val.i.i.i.i.i = load i32, ptr %277, align 4
-  %278 = icmp eq i32 %.val.i.i.i.i.i, 3
-  br i1 %278, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
+forbody.i20.i.i.i:                                ; preds = %then.i.i14.i, %"$Loop.obey.exit.i.i.i.i"
+  %i.05.i.i.i.i = phi i64 [ %333, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i14.i ]
+  %297 = load ptr, ptr %36, align 8
+  %298 = getelementptr ptr, ptr %297, i64 %i.05.i.i.i.i
+  %299 = load ptr, ptr %298, align 8
+  %300 = getelementptr i8, ptr %299, i64 12
+  %.val.i.i.i.i.i = load i32, ptr %300, align 4
+  %301 = icmp eq i32 %.val.i.i.i.i.i, 3
+  br i1 %301, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i20.i.i.i
-  %279 = getelementptr i8, ptr %276, i64 377
-  %280 = load i8, ptr %279, align 1
-  %281 = trunc i8 %280 to i1
-  br i1 %281, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
+  %302 = getelementptr i8, ptr %299, i64 377
+  %303 = load i8, ptr %302, align 1
+  %304 = trunc i8 %303 to i1
+  br i1 %304, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %282 = load ptr, ptr %35, align 8
-  %283 = load i64, ptr %36, align 8
-  %284 = getelementptr %11, ptr %282, i64 %283
-  %285 = add i64 %283, 1
-  store i64 %285, ptr %36, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %284, i8 0, i64 472, i1 false)
-  %286 = load i64, ptr %276, align 8
-  store i64 %286, ptr %284, align 8
-  %287 = getelementptr i8, ptr %284, i64 8
-  store i32 2, ptr %287, align 4
-  %288 = getelementptr i8, ptr %284, i64 20
-  store i32 -1, ptr %288, align 4
-  %289 = getelementptr i8, ptr %276, i64 24
-  %.val.i.i.i.i.i.i.i = load i64, ptr %289, align 8
-  %290 = getelementptr i8, ptr %276, i64 40
-  %.val17.i.i.i.i.i.i.i = load i32, ptr %290, align 4
-  %291 = trunc i64 %.val.i.i.i.i.i.i.i to i32
-  %292 = sub i32 %291, %.val17.i.i.i.i.i.i.i
-  %293 = getelementptr i8, ptr %284, i64 24
-  store i32 %292, ptr %293, align 4
-  %294 = load i32, ptr %290, align 4
-  %295 = getelementptr i8, ptr %284, i64 28
-  store i32 %294, ptr %295, align 4
-  %296 = getelementptr i8, ptr %276, i64 68
-  %297 = load i32, ptr %296, align 4
-  %298 = getelementptr i8, ptr %284, i64 32
-  store i32 %297, ptr %298, align 4
-  %299 = getelementptr i8, ptr %284, i64 36
-  store i32 -1, ptr %299, align 4
-  %300 = load i64, ptr %23, align 8
-  %301 = getelementptr i8, ptr %284, i64 208
-  store i64 %300, ptr %301, align 8
-  %302 = getelementptr i8, ptr %284, i64 12
-  store i32 4, ptr %302, align 4
-  %303 = load i64, ptr %37, align 8
-  %304 = add i64 %303, 1
-  store i64 %304, ptr %37, align 8
-  call fastcc void @"$Scheduler.retire"(ptr %22, ptr nonnull %276)
+  %305 = load ptr, ptr %38, align 8
+  %306 = load i64, ptr %39, align 8
+  %307 = getelementptr %11, ptr %305, i64 %306
+  %308 = add i64 %306, 1
+  store i64 %308, ptr %39, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %307, i8 0, i64 472, i1 false)
+  %309 = load i64, ptr %299, align 8
+  store i64 %309, ptr %307, align 8
+  %310 = getelementptr i8, ptr %307, i64 8
+  store i32 2, ptr %310, align 4
+  %311 = getelementptr i8, ptr %307, i64 20
+  store i32 -1, ptr %311, align 4
+  %312 = getelementptr i8, ptr %299, i64 24
+  %.val.i.i.i.i.i.i.i = load i64, ptr %312, align 8
+  %313 = getelementptr i8, ptr %299, i64 40
+  %.val17.i.i.i.i.i.i.i = load i32, ptr %313, align 4
+  %314 = trunc i64 %.val.i.i.i.i.i.i.i to i32
+  %315 = sub i32 %314, %.val17.i.i.i.i.i.i.i
+  %316 = getelementptr i8, ptr %307, i64 24
+  store i32 %315, ptr %316, align 4
+  %317 = load i32, ptr %313, align 4
+  %318 = getelementptr i8, ptr %307, i64 28
+  store i32 %317, ptr %318, align 4
+  %319 = getelementptr i8, ptr %299, i64 68
+  %320 = load i32, ptr %319, align 4
+  %321 = getelementptr i8, ptr %307, i64 32
+  store i32 %320, ptr %321, align 4
+  %322 = getelementptr i8, ptr %307, i64 36
+  store i32 -1, ptr %322, align 4
+  %323 = load i64, ptr %26, align 8
+  %324 = getelementptr i8, ptr %307, i64 208
+  store i64 %323, ptr %324, align 8
+  %325 = getelementptr i8, ptr %307, i64 12
+  store i32 4, ptr %325, align 4
+  %326 = load i64, ptr %40, align 8
+  %327 = add i64 %326, 1
+  store i64 %327, ptr %40, align 8
+  call fastcc void @"$Scheduler.retire"(ptr %25, ptr nonnull %299)
   br label %merge1.i.i.i.i.i
 
 else3.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %305 = getelementptr i8, ptr %276, i64 378
-  %306 = load i8, ptr %305, align 1
-  %307 = trunc i8 %306 to i1
-  %308 = icmp eq i32 %.val.i.i.i.i.i, 1
-  %or.cond.i.i.i.i.i = and i1 %308, %307
+  %328 = getelementptr i8, ptr %299, i64 378
+  %329 = load i8, ptr %328, align 1
+  %330 = trunc i8 %329 to i1
+  %331 = icmp eq i32 %.val.i.i.i.i.i, 1
+  %or.cond.i.i.i.i.i = and i1 %331, %330
   br i1 %or.cond.i.i.i.i.i, label %then4.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else3.i.i.i.i.i
-  call fastcc void @"$Scheduler.preempt"(ptr %22, ptr nonnull %276)
+  call fastcc void @"$Scheduler.preempt"(ptr %25, ptr nonnull %299)
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %309 = getelementptr i8, ptr %276, i64 378
-  store i8 0, ptr %309, align 1
+  %332 = getelementptr i8, ptr %299, i64 378
+  store i8 0, ptr %332, align 1
   br label %"$Loop.obey.exit.i.i.i.i"
 
 "$Loop.obey.exit.i.i.i.i":                        ; preds = %merge1.i.i.i.i.i, %forbody.i20.i.i.i
-  %310 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i21.i.i.i = icmp eq i64 %310, %272
+  %333 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i21.i.i.i = icmp eq i64 %333, %295
   br i1 %exitcond.not.i21.i.i.i, label %"$Loop.obey_all.exit.i.i.i", label %forbody.i20.i.i.i
 
-"$Loop.obey_all.exit.i.i.i":                      ; preds = %"$Loop.obey.exit.i.i.i.i", %then.i.i13.i
-  store i8 0, ptr %12, align 1
+"$Loop.obey_all.exit.i.i.i":                      ; preds = %"$Loop.obey.exit.i.i.i.i", %then.i.i14.i
+  store i8 0, ptr %13, align 1
   br label %"$Loop.take_orders.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %"$Loop.take_masks.exit.i.i.i"
-  %.val.i.i.i = load i64, ptr %32, align 8
-  %311 = icmp sgt i64 %.val.i.i.i, 0
-  br i1 %311, label %"$Loop.take_orders.exit.i.i", label %then.i.i13.i
+  %.val.i.i.i = load i64, ptr %35, align 8
+  %334 = icmp sgt i64 %.val.i.i.i, 0
+  br i1 %334, label %"$Loop.take_orders.exit.i.i", label %then.i.i14.i
 
 "$Loop.take_orders.exit.i.i":                     ; preds = %and.lhs.true.i.i.i, %"$Loop.obey_all.exit.i.i.i", %"$Loop.take_masks.exit.i.i.i"
-  %312 = call i32 @pthread_mutex_unlock(ptr %1)
+  %335 = call i32 @pthread_mutex_unlock(ptr %1)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
-  %313 = load i8, ptr %38, align 1
-  %314 = trunc i8 %313 to i1
-  br i1 %314, label %merge.i.i13.i.i, label %else3.i.i
+  %336 = load i8, ptr %41, align 1
+  %337 = trunc i8 %336 to i1
+  br i1 %337, label %merge.i.i13.i.i, label %else3.i.i
 
 merge.i.i13.i.i:                                  ; preds = %"$Loop.take_orders.exit.i.i"
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  %315 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
-  %316 = load i64, ptr %time.i.i.i.i.i, align 8
-  %317 = mul i64 %316, 1000000000
-  %318 = load i64, ptr %39, align 8
-  %319 = add i64 %317, %318
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  call fastcc void @"$Scheduler.expire"(ptr %22, i64 %319)
-  %320 = load i64, ptr %32, align 8
-  %321 = icmp sgt i64 %320, 0
-  br i1 %321, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i8.i)
+  %338 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i8.i)
+  %339 = load i64, ptr %time.i.i.i.i8.i, align 8
+  %340 = mul i64 %339, 1000000000
+  %341 = load i64, ptr %42, align 8
+  %342 = add i64 %340, %341
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i8.i)
+  call fastcc void @"$Scheduler.expire"(ptr %25, i64 %342)
+  %343 = load i64, ptr %35, align 8
+  %344 = icmp sgt i64 %343, 0
+  br i1 %344, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i13.i.i
-  %322 = load ptr, ptr %40, align 8
-  %xtraiter11 = and i64 %320, 1
-  %323 = icmp eq i64 %320, 1
-  br i1 %323, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
+  %345 = load ptr, ptr %43, align 8
+  %xtraiter11 = and i64 %343, 1
+  %346 = icmp eq i64 %343, 1
+  br i1 %346, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.i.new:                      ; preds = %forbody.lr.ph.i.i.i.i.i
-  %unroll_iter15 = and i64 %320, 9223372036854775806
+  %unroll_iter15 = and i64 %343, 9223372036854775806
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i.new
-  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %343, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %366, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %niter16 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %niter16.next.1, %merge1.i.i.i14.i.i.1 ]
-  %324 = getelementptr %9, ptr %322, i64 %i.010.i.i.i.i.i
-  %325 = getelementptr i8, ptr %324, i64 17
-  %326 = load i8, ptr %325, align 1
-  %327 = trunc i8 %326 to i1
-  br i1 %327, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
+  %347 = getelementptr %9, ptr %345, i64 %i.010.i.i.i.i.i
+  %348 = getelementptr i8, ptr %347, i64 17
+  %349 = load i8, ptr %348, align 1
+  %350 = trunc i8 %349 to i1
+  br i1 %350, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
 
 merge1.i.i.i14.i.i:                               ; preds = %and.lhs.true2.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i", %and.lhs.true.i.i.i18.i.i, %forbody.i.i.i.i.i
   %count.1.i.i.i.i.i = phi i32 [ %count.09.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %forbody.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i ], [ %spec.select.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i" ]
-  %328 = or disjoint i64 %i.010.i.i.i.i.i, 1
-  %329 = getelementptr %9, ptr %322, i64 %328
-  %330 = getelementptr i8, ptr %329, i64 17
-  %331 = load i8, ptr %330, align 1
-  %332 = trunc i8 %331 to i1
-  br i1 %332, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
+  %351 = or disjoint i64 %i.010.i.i.i.i.i, 1
+  %352 = getelementptr %9, ptr %345, i64 %351
+  %353 = getelementptr i8, ptr %352, i64 17
+  %354 = load i8, ptr %353, align 1
+  %355 = trunc i8 %354 to i1
+  br i1 %355, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
 
 and.lhs.true2.i.i.i.i.i.1:                        ; preds = %merge1.i.i.i14.i.i
-  %333 = load ptr, ptr %329, align 8
-  %.not.i.i.i17.i.i.1 = icmp eq ptr %333, null
+  %356 = load ptr, ptr %352, align 8
+  %.not.i.i.i17.i.i.1 = icmp eq ptr %356, null
   br i1 %.not.i.i.i17.i.i.1, label %merge1.i.i.i14.i.i.1, label %and.lhs.true.i.i.i18.i.i.1
 
 and.lhs.true.i.i.i18.i.i.1:                       ; preds = %and.lhs.true2.i.i.i.i.i.1
-  %334 = getelementptr i8, ptr %333, i64 328
-  %.val.i.i.i.i.i.i.1 = load ptr, ptr %334, align 8
+  %357 = getelementptr i8, ptr %356, i64 328
+  %.val.i.i.i.i.i.i.1 = load ptr, ptr %357, align 8
   %.not.i.i.i.i19.i.i.1 = icmp eq ptr %.val.i.i.i.i.i.i.1, null
   br i1 %.not.i.i.i.i19.i.i.1, label %merge1.i.i.i14.i.i.1, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.1":        ; preds = %and.lhs.true.i.i.i18.i.i.1
-  %335 = getelementptr i8, ptr %333, i64 348
-  %336 = load i32, ptr %335, align 4
-  %337 = getelementptr i8, ptr %333, i64 24
-  %.val3.i.i.i.i.i.i.1 = load i64, ptr %337, align 8
-  %338 = getelementptr i8, ptr %333, i64 40
-  %.val4.i.i.i.i.i.i.1 = load i32, ptr %338, align 4
-  %339 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
-  %340 = sub i32 %339, %.val4.i.i.i.i.i.i.1
-  %341 = icmp sle i32 %336, %340
-  %cond.fr.i.i.i.i.i.1 = freeze i1 %341
-  %342 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
-  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %342
+  %358 = getelementptr i8, ptr %356, i64 348
+  %359 = load i32, ptr %358, align 4
+  %360 = getelementptr i8, ptr %356, i64 24
+  %.val3.i.i.i.i.i.i.1 = load i64, ptr %360, align 8
+  %361 = getelementptr i8, ptr %356, i64 40
+  %.val4.i.i.i.i.i.i.1 = load i32, ptr %361, align 4
+  %362 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
+  %363 = sub i32 %362, %.val4.i.i.i.i.i.i.1
+  %364 = icmp sle i32 %359, %363
+  %cond.fr.i.i.i.i.i.1 = freeze i1 %364
+  %365 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
+  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %365
   br label %merge1.i.i.i14.i.i.1
 
 merge1.i.i.i14.i.i.1:                             ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1", %and.lhs.true.i.i.i18.i.i.1, %and.lhs.true2.i.i.i.i.i.1, %merge1.i.i.i14.i.i
   %count.1.i.i.i.i.i.1 = phi i32 [ %count.1.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i.1 ], [ %count.1.i.i.i.i.i, %merge1.i.i.i14.i.i ], [ %count.1.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i.1 ], [ %spec.select.i.i.i.i.i.1, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1" ]
-  %343 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
+  %366 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
   %niter16.next.1 = add i64 %niter16, 2
   %niter16.ncmp.1 = icmp eq i64 %niter16.next.1, %unroll_iter15
   br i1 %niter16.ncmp.1, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.i.i.i.i.i
 
 and.lhs.true.i.i.i18.i.i:                         ; preds = %and.lhs.true2.i.i.i.i.i
-  %344 = getelementptr i8, ptr %353, i64 328
-  %.val.i.i.i.i.i.i = load ptr, ptr %344, align 8
+  %367 = getelementptr i8, ptr %376, i64 328
+  %.val.i.i.i.i.i.i = load ptr, ptr %367, align 8
   %.not.i.i.i.i19.i.i = icmp eq ptr %.val.i.i.i.i.i.i, null
   br i1 %.not.i.i.i.i19.i.i, label %merge1.i.i.i14.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i":          ; preds = %and.lhs.true.i.i.i18.i.i
-  %345 = getelementptr i8, ptr %353, i64 348
-  %346 = load i32, ptr %345, align 4
-  %347 = getelementptr i8, ptr %353, i64 24
-  %.val3.i.i.i.i.i.i = load i64, ptr %347, align 8
-  %348 = getelementptr i8, ptr %353, i64 40
-  %.val4.i.i.i.i.i.i = load i32, ptr %348, align 4
-  %349 = trunc i64 %.val3.i.i.i.i.i.i to i32
-  %350 = sub i32 %349, %.val4.i.i.i.i.i.i
-  %351 = icmp sle i32 %346, %350
-  %cond.fr.i.i.i.i.i = freeze i1 %351
-  %352 = zext i1 %cond.fr.i.i.i.i.i to i32
-  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %352
+  %368 = getelementptr i8, ptr %376, i64 348
+  %369 = load i32, ptr %368, align 4
+  %370 = getelementptr i8, ptr %376, i64 24
+  %.val3.i.i.i.i.i.i = load i64, ptr %370, align 8
+  %371 = getelementptr i8, ptr %376, i64 40
+  %.val4.i.i.i.i.i.i = load i32, ptr %371, align 4
+  %372 = trunc i64 %.val3.i.i.i.i.i.i to i32
+  %373 = sub i32 %372, %.val4.i.i.i.i.i.i
+  %374 = icmp sle i32 %369, %373
+  %cond.fr.i.i.i.i.i = freeze i1 %374
+  %375 = zext i1 %cond.fr.i.i.i.i.i to i32
+  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %375
   br label %merge1.i.i.i14.i.i
 
 and.lhs.true2.i.i.i.i.i:                          ; preds = %forbody.i.i.i.i.i
-  %353 = load ptr, ptr %324, align 8
-  %.not.i.i.i17.i.i = icmp eq ptr %353, null
+  %376 = load ptr, ptr %347, align 8
+  %.not.i.i.i17.i.i = icmp eq ptr %376, null
   br i1 %.not.i.i.i17.i.i, label %merge1.i.i.i14.i.i, label %and.lhs.true.i.i.i18.i.i
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa": ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i
   %count.1.i.i.i.i.i.lcssa.ph = phi i32 [ poison, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
-  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %343, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %366, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %lcmp.mod13.not = icmp eq i64 %xtraiter11, 0
   br i1 %lcmp.mod13.not, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
-  %354 = getelementptr %9, ptr %322, i64 %i.010.i.i.i.i.i.unr
-  %355 = getelementptr i8, ptr %354, i64 17
-  %356 = load i8, ptr %355, align 1
-  %357 = trunc i8 %356 to i1
-  br i1 %357, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
+  %377 = getelementptr %9, ptr %345, i64 %i.010.i.i.i.i.i.unr
+  %378 = getelementptr i8, ptr %377, i64 17
+  %379 = load i8, ptr %378, align 1
+  %380 = trunc i8 %379 to i1
+  br i1 %380, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 and.lhs.true2.i.i.i.i.i.epil:                     ; preds = %forbody.i.i.i.i.i.epil
-  %358 = load ptr, ptr %354, align 8
-  %.not.i.i.i17.i.i.epil = icmp eq ptr %358, null
+  %381 = load ptr, ptr %377, align 8
+  %.not.i.i.i17.i.i.epil = icmp eq ptr %381, null
   br i1 %.not.i.i.i17.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %and.lhs.true.i.i.i18.i.i.epil
 
 and.lhs.true.i.i.i18.i.i.epil:                    ; preds = %and.lhs.true2.i.i.i.i.i.epil
-  %359 = getelementptr i8, ptr %358, i64 328
-  %.val.i.i.i.i.i.i.epil = load ptr, ptr %359, align 8
+  %382 = getelementptr i8, ptr %381, i64 328
+  %.val.i.i.i.i.i.i.epil = load ptr, ptr %382, align 8
   %.not.i.i.i.i19.i.i.epil = icmp eq ptr %.val.i.i.i.i.i.i.epil, null
   br i1 %.not.i.i.i.i19.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil":     ; preds = %and.lhs.true.i.i.i18.i.i.epil
-  %360 = getelementptr i8, ptr %358, i64 348
-  %361 = load i32, ptr %360, align 4
-  %362 = getelementptr i8, ptr %358, i64 24
-  %.val3.i.i.i.i.i.i.epil = load i64, ptr %362, align 8
-  %363 = getelementptr i8, ptr %358, i64 40
-  %.val4.i.i.i.i.i.i.epil = load i32, ptr %363, align 4
-  %364 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
-  %365 = sub i32 %364, %.val4.i.i.i.i.i.i.epil
-  %366 = icmp sle i32 %361, %365
-  %cond.fr.i.i.i.i.i.epil = freeze i1 %366
-  %367 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
-  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %367
+  %383 = getelementptr i8, ptr %381, i64 348
+  %384 = load i32, ptr %383, align 4
+  %385 = getelementptr i8, ptr %381, i64 24
+  %.val3.i.i.i.i.i.i.epil = load i64, ptr %385, align 8
+  %386 = getelementptr i8, ptr %381, i64 40
+  %.val4.i.i.i.i.i.i.epil = load i32, ptr %386, align 4
+  %387 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
+  %388 = sub i32 %387, %.val4.i.i.i.i.i.i.epil
+  %389 = icmp sle i32 %384, %388
+  %cond.fr.i.i.i.i.i.epil = freeze i1 %389
+  %390 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
+  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %390
   br label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i":      ; preds = %forbody.i.i.i.i.i.epil, %and.lhs.true2.i.i.i.i.i.epil, %and.lhs.true.i.i.i18.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil", %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
   %count.1.i.i.i.i.i.lcssa = phi i32 [ %count.1.i.i.i.i.i.lcssa.ph, %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa" ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true2.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %forbody.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true.i.i.i18.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil" ]
-  %368 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
-  br i1 %368, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i12.i
+  %391 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
+  br i1 %391, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i13.i
 
-merge1.i.i.i12.i:                                 ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i"
-  %369 = load i64, ptr %41, align 8
-  %370 = icmp eq i64 %369, 0
-  br i1 %370, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
+merge1.i.i.i13.i:                                 ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i"
+  %392 = load i64, ptr %44, align 8
+  %393 = icmp eq i64 %392, 0
+  br i1 %393, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
 
 then.i.i.i16.i.i:                                 ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i", %forbody.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i
-  %371 = load i64, ptr %46, align 8
-  %372 = load i64, ptr %31, align 8
-  %373 = add i64 %372, %371
-  %374 = call i64 @llvm.smax.i64(i64 %373, i64 %319)
-  %375 = sdiv i64 %372, 4
-  %376 = add i64 %374, %375
-  store i64 %376, ptr %41, align 8
+  %394 = load i64, ptr %49, align 8
+  %395 = load i64, ptr %34, align 8
+  %396 = add i64 %395, %394
+  %397 = call i64 @llvm.smax.i64(i64 %396, i64 %342)
+  %398 = sdiv i64 %395, 4
+  %399 = add i64 %397, %398
+  store i64 %399, ptr %44, align 8
   br label %"$Loop.waits_for_masks.exit.i.i.i"
 
-and.lhs.true.i15.i.i.i.i:                         ; preds = %merge1.i.i.i12.i
-  %377 = load i64, ptr %27, align 8
-  %378 = icmp sgt i64 %377, 0
-  br i1 %378, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
+and.lhs.true.i15.i.i.i.i:                         ; preds = %merge1.i.i.i13.i
+  %400 = load i64, ptr %30, align 8
+  %401 = icmp sgt i64 %400, 0
+  br i1 %401, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.lhs.true.i15.i.i.i.i
-  %379 = load i64, ptr %42, align 8
-  %380 = icmp sgt i64 %379, 0
-  br i1 %380, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
+  %402 = load i64, ptr %45, align 8
+  %403 = icmp sgt i64 %402, 0
+  br i1 %403, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.i.i.i, %and.lhs.true.i15.i.i.i.i
-  %381 = load i64, ptr %43, align 8
-  %382 = icmp sgt i64 %381, 0
-  br i1 %382, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
+  %404 = load i64, ptr %46, align 8
+  %405 = icmp sgt i64 %404, 0
+  br i1 %405, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %383 = load ptr, ptr %44, align 8
+  %406 = load ptr, ptr %47, align 8
   br label %forbody.i.i.i.i.i.i
 
 forcond.i.i.i.i.i.i:                              ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
-  %384 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %384, %381
+  %407 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %407, %404
   br i1 %exitcond.not.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i", label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
-  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %384, %forcond.i.i.i.i.i.i ]
-  %385 = getelementptr ptr, ptr %383, i64 %i.011.i.i.i.i.i.i
-  %386 = load ptr, ptr %385, align 8
-  %387 = getelementptr i8, ptr %386, i64 328
-  %.val.i.i.i.i.i15.i.i = load ptr, ptr %387, align 8
+  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %407, %forcond.i.i.i.i.i.i ]
+  %408 = getelementptr ptr, ptr %406, i64 %i.011.i.i.i.i.i.i
+  %409 = load ptr, ptr %408, align 8
+  %410 = getelementptr i8, ptr %409, i64 328
+  %.val.i.i.i.i.i15.i.i = load ptr, ptr %410, align 8
   %.not.i.i.i.i.i.i.i = icmp eq ptr %.val.i.i.i.i.i15.i.i, null
   br i1 %.not.i.i.i.i.i.i.i, label %then.i.i.i16.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.i":        ; preds = %forbody.i.i.i.i.i.i
-  %388 = getelementptr i8, ptr %386, i64 348
-  %389 = load i32, ptr %388, align 4
-  %390 = getelementptr i8, ptr %386, i64 24
-  %.val3.i.i.i.i.i.i.i = load i64, ptr %390, align 8
-  %391 = getelementptr i8, ptr %386, i64 40
-  %.val4.i.i.i.i.i.i.i = load i32, ptr %391, align 4
-  %392 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
-  %393 = sub i32 %392, %.val4.i.i.i.i.i.i.i
-  %.not.i.i16.i.i.i.i = icmp sgt i32 %389, %393
+  %411 = getelementptr i8, ptr %409, i64 348
+  %412 = load i32, ptr %411, align 4
+  %413 = getelementptr i8, ptr %409, i64 24
+  %.val3.i.i.i.i.i.i.i = load i64, ptr %413, align 8
+  %414 = getelementptr i8, ptr %409, i64 40
+  %.val4.i.i.i.i.i.i.i = load i32, ptr %414, align 4
+  %415 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
+  %416 = sub i32 %415, %.val4.i.i.i.i.i.i.i
+  %.not.i.i16.i.i.i.i = icmp sgt i32 %412, %416
   br i1 %.not.i.i16.i.i.i.i, label %then.i.i.i16.i.i, label %forcond.i.i.i.i.i.i
 
 "$Loop.waits_for_masks.exit.thread.i.i.i":        ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i", %merge.i.i13.i.i
-  store i8 1, ptr %11, align 1
+  store i8 1, ptr %12, align 1
   br label %merge.i12.i.i
 
 "$Loop.waits_for_masks.exit.thread11.i.i.i":      ; preds = %forcond.i.i.i.i.i.i, %merge.i.i.i.i.i.i
-  store i8 0, ptr %45, align 1
-  store i8 0, ptr %11, align 1
+  store i8 0, ptr %48, align 1
+  store i8 0, ptr %12, align 1
   br label %"$Loop.iterate.exit.i"
 
-"$Loop.waits_for_masks.exit.i.i.i":               ; preds = %then.i.i.i16.i.i, %merge1.i.i.i12.i
-  %394 = phi i64 [ %369, %merge1.i.i.i12.i ], [ %376, %then.i.i.i16.i.i ]
-  %395 = icmp sgt i64 %394, 0
-  %396 = icmp sge i64 %319, %394
-  %narrow.i.i.i.i = select i1 %395, i1 %396, i1 false
-  %397 = zext i1 %narrow.i.i.i.i to i8
-  store i8 %397, ptr %45, align 1
-  store i8 %397, ptr %11, align 1
+"$Loop.waits_for_masks.exit.i.i.i":               ; preds = %then.i.i.i16.i.i, %merge1.i.i.i13.i
+  %417 = phi i64 [ %392, %merge1.i.i.i13.i ], [ %399, %then.i.i.i16.i.i ]
+  %418 = icmp sgt i64 %417, 0
+  %419 = icmp sge i64 %342, %417
+  %narrow.i.i.i.i = select i1 %418, i1 %419, i1 false
+  %420 = zext i1 %narrow.i.i.i.i to i8
+  store i8 %420, ptr %48, align 1
+  store i8 %420, ptr %12, align 1
   br i1 %narrow.i.i.i.i, label %merge.i12.i.i, label %"$Loop.iterate.exit.i"
 
 merge.i12.i.i:                                    ; preds = %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread.i.i.i"
   call fastcc void @"$Loop.sample"(ptr nonnull %0)
-  %398 = load i8, ptr %47, align 1
-  %399 = trunc i8 %398 to i1
-  br i1 %399, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
+  %421 = load i8, ptr %50, align 1
+  %422 = trunc i8 %421 to i1
+  br i1 %422, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
 
 or.lhs.false.i.i.i.i:                             ; preds = %merge.i12.i.i
-  %400 = load i8, ptr %48, align 1
-  %401 = trunc i8 %400 to i1
-  br i1 %401, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
+  %423 = load i8, ptr %51, align 1
+  %424 = trunc i8 %423 to i1
+  br i1 %424, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
 
 "$Loop.lands_at_once.exit.i.i.i":                 ; preds = %or.lhs.false.i.i.i.i
-  %402 = load ptr, ptr %49, align 8
-  %.not.i.i11.i = icmp eq ptr %402, null
-  br i1 %.not.i.i11.i, label %else3.i.i.i, label %then2.i.i.i
+  %425 = load ptr, ptr %52, align 8
+  %.not.i.i12.i = icmp eq ptr %425, null
+  br i1 %.not.i.i12.i, label %else3.i.i.i, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %"$Loop.lands_at_once.exit.i.i.i", %or.lhs.false.i.i.i.i, %merge.i12.i.i
   call fastcc void @"$Loop.land"(ptr nonnull %0)
@@ -51476,32 +51528,32 @@ else3.i.i:                                        ; preds = %"$Loop.take_orders.
 "$Loop.iterate.exit.i":                           ; preds = %else3.i.i, %else3.i.i.i, %then2.i.i.i, %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread11.i.i.i"
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %403 = call i32 @pthread_mutex_lock(ptr %17)
-  %404 = load i64, ptr %19, align 8
-  %405 = add i64 %404, 1
-  store i64 %405, ptr %19, align 8
-  %406 = call i32 @pthread_cond_broadcast(ptr %20)
-  %407 = call i32 @pthread_mutex_unlock(ptr %17)
+  %426 = call i32 @pthread_mutex_lock(ptr %20)
+  %427 = load i64, ptr %22, align 8
+  %428 = add i64 %427, 1
+  store i64 %428, ptr %22, align 8
+  %429 = call i32 @pthread_cond_broadcast(ptr %23)
+  %430 = call i32 @pthread_mutex_unlock(ptr %20)
   br label %condition.i
 
 merge.i:                                          ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %merge.i, %whilebody.i.i.i
-  %408 = call i32 @pthread_cond_wait(ptr %20, ptr nonnull %17)
-  %409 = load i64, ptr %19, align 8
-  %.not.i.i18.i = icmp eq i64 %409, %161
-  br i1 %.not.i.i18.i, label %"$Loop.run.exit", label %whilebody.i.i.i
+  %431 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
+  %432 = load i64, ptr %22, align 8
+  %.not.i.i19.i = icmp eq i64 %432, %184
+  br i1 %.not.i.i19.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 "$Loop.run.exit":                                 ; preds = %whilebody.i.i.i, %merge.i
-  %410 = call i32 @pthread_mutex_unlock(ptr nonnull %17)
+  %433 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
   call fastcc void @"$Loop.land"(ptr nonnull %0)
-  %411 = call i32 @pthread_mutex_lock(ptr %17)
-  %412 = load i64, ptr %19, align 8
-  %413 = add i64 %412, 1
-  store i64 %413, ptr %19, align 8
-  %414 = call i32 @pthread_cond_broadcast(ptr %20)
-  %415 = call i32 @pthread_mutex_unlock(ptr %17)
+  %434 = call i32 @pthread_mutex_lock(ptr %20)
+  %435 = load i64, ptr %22, align 8
+  %436 = add i64 %435, 1
+  store i64 %436, ptr %22, align 8
+  %437 = call i32 @pthread_cond_broadcast(ptr %23)
+  %438 = call i32 @pthread_mutex_unlock(ptr %20)
   ret ptr null
 }
 
@@ -53928,7 +53980,7 @@ then.i20.i.i.i:                                   ; preds = %"$Scheduler.write_p
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
   %1169 = sub i64 %1168, %11
   %1170 = add i64 %1169, %1166
-  %1171 = getelementptr i8, ptr %0, i64 3976
+  %1171 = getelementptr i8, ptr %0, i64 3984
   store i64 %1170, ptr %1171, align 8
   %1172 = getelementptr i8, ptr %0, i64 3912
   %1173 = load i64, ptr %1172, align 8
@@ -54043,23 +54095,23 @@ then2.i.i.i:                                      ; preds = %merge.i.i.i9
   store i32 %1224, ptr %1225, align 4
   %1226 = getelementptr i8, ptr %0, i64 1900
   store i32 0, ptr %1226, align 4
-  %1227 = getelementptr i8, ptr %0, i64 4016
+  %1227 = getelementptr i8, ptr %0, i64 4024
   %1228 = load <2 x i32>, ptr %1183, align 4
   store <2 x i32> %1228, ptr %1227, align 4
   %1229 = getelementptr i8, ptr %0, i64 2004
   %1230 = load i32, ptr %1229, align 4
-  %1231 = getelementptr i8, ptr %0, i64 4024
+  %1231 = getelementptr i8, ptr %0, i64 4032
   store i32 %1230, ptr %1231, align 4
   %1232 = getelementptr i8, ptr %0, i64 1376
   %1233 = load i32, ptr %1232, align 4
-  %1234 = getelementptr i8, ptr %0, i64 4028
+  %1234 = getelementptr i8, ptr %0, i64 4036
   store i32 %1233, ptr %1234, align 4
   %1235 = load i64, ptr %1171, align 8
-  %1236 = getelementptr i8, ptr %0, i64 4000
+  %1236 = getelementptr i8, ptr %0, i64 4008
   store i64 %1235, ptr %1236, align 8
-  %1237 = getelementptr i8, ptr %0, i64 4008
+  %1237 = getelementptr i8, ptr %0, i64 4016
   store i64 %1215, ptr %1237, align 8
-  %1238 = getelementptr i8, ptr %0, i64 4040
+  %1238 = getelementptr i8, ptr %0, i64 4048
   store i64 0, ptr %1238, align 8
   %1239 = getelementptr i8, ptr %0, i64 1856
   %1240 = load i32, ptr %1239, align 4
@@ -54170,7 +54222,7 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
   %1301 = fmul double %.val.i.i.i.i.i.i.i22, %1300
   %1302 = fptosi double %1301 to i64
   %1303 = add i64 %1298, %1302
-  %1304 = getelementptr i8, ptr %0, i64 4048
+  %1304 = getelementptr i8, ptr %0, i64 4056
   store i64 %1303, ptr %1304, align 8
   br label %else.i.i
 
@@ -54180,24 +54232,24 @@ then.i.i:                                         ; preds = %and.lhs.true.i.i10
   %1306 = getelementptr i8, ptr %0, i64 1824
   %1307 = load i64, ptr %4, align 8
   %1308 = icmp sgt i64 %1307, 0
-  br i1 %1308, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
+  br i1 %1308, label %forbody.lr.ph.i.i29.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
-forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
+forbody.lr.ph.i.i29.i.i:                          ; preds = %then.i.i
   %1309 = getelementptr i8, ptr %0, i64 1680
   %1310 = getelementptr i8, ptr %0, i64 1688
   %1311 = getelementptr i8, ptr %0, i64 1912
-  br label %forbody.i.i24.i.i
+  br label %forbody.i.i30.i.i
 
-forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
-  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1339, %merge1.i.i26.i.i ]
+forbody.i.i30.i.i:                                ; preds = %merge1.i.i32.i.i, %forbody.lr.ph.i.i29.i.i
+  %i.08.i.i31.i.i = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i ], [ %1339, %merge1.i.i32.i.i ]
   %1312 = load ptr, ptr %1306, align 8
-  %1313 = getelementptr %9, ptr %1312, i64 %i.08.i.i25.i.i
+  %1313 = getelementptr %9, ptr %1312, i64 %i.08.i.i31.i.i
   %1314 = load ptr, ptr %1313, align 8
   store ptr null, ptr %1313, align 8
   %.not.i.i.i.i19 = icmp eq ptr %1314, null
-  br i1 %.not.i.i.i.i19, label %merge1.i.i26.i.i, label %then.i.i.i.i20
+  br i1 %.not.i.i.i.i19, label %merge1.i.i32.i.i, label %then.i.i.i.i20
 
-then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
+then.i.i.i.i20:                                   ; preds = %forbody.i.i30.i.i
   %1315 = load ptr, ptr %1309, align 8
   %1316 = load i64, ptr %1310, align 8
   %1317 = getelementptr %11, ptr %1315, i64 %1316
@@ -54237,14 +54289,14 @@ then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
   %1337 = getelementptr i8, ptr %1317, i64 216
   %1338 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1337, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1314)
-  br label %merge1.i.i26.i.i
+  br label %merge1.i.i32.i.i
 
-merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i24.i.i
-  %1339 = add nuw nsw i64 %i.08.i.i25.i.i, 1
-  %exitcond.not.i.i27.i.i = icmp eq i64 %1339, %1307
-  br i1 %exitcond.not.i.i27.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i24.i.i
+merge1.i.i32.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i30.i.i
+  %1339 = add nuw nsw i64 %i.08.i.i31.i.i, 1
+  %exitcond.not.i.i33.i.i = icmp eq i64 %1339, %1307
+  br i1 %exitcond.not.i.i33.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i30.i.i
 
-"$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i26.i.i, %then.i.i
+"$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i32.i.i, %then.i.i
   store i64 0, ptr %4, align 8
   br label %merge.i.i11
 
@@ -54268,24 +54320,24 @@ then2.i.i12:                                      ; preds = %merge.i.i11
   %1345 = getelementptr i8, ptr %0, i64 1800
   %1346 = load i64, ptr %1185, align 8
   %1347 = icmp sgt i64 %1346, 0
-  br i1 %1347, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
+  br i1 %1347, label %forbody.lr.ph.i.i34.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
-forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
+forbody.lr.ph.i.i34.i.i:                          ; preds = %then2.i.i12
   %1348 = getelementptr i8, ptr %0, i64 1680
   %1349 = getelementptr i8, ptr %0, i64 1688
   %1350 = getelementptr i8, ptr %0, i64 1912
-  br label %forbody.i.i29.i.i
+  br label %forbody.i.i35.i.i
 
-forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
-  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1378, %merge1.i.i35.i.i ]
+forbody.i.i35.i.i:                                ; preds = %merge1.i.i41.i.i, %forbody.lr.ph.i.i34.i.i
+  %i.08.i.i36.i.i = phi i64 [ 0, %forbody.lr.ph.i.i34.i.i ], [ %1378, %merge1.i.i41.i.i ]
   %1351 = load ptr, ptr %1345, align 8
-  %1352 = getelementptr %9, ptr %1351, i64 %i.08.i.i30.i.i
+  %1352 = getelementptr %9, ptr %1351, i64 %i.08.i.i36.i.i
   %1353 = load ptr, ptr %1352, align 8
   store ptr null, ptr %1352, align 8
-  %.not.i.i31.i.i = icmp eq ptr %1353, null
-  br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i, label %then.i.i32.i.i
+  %.not.i.i37.i.i = icmp eq ptr %1353, null
+  br i1 %.not.i.i37.i.i, label %merge1.i.i41.i.i, label %then.i.i38.i.i
 
-then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
+then.i.i38.i.i:                                   ; preds = %forbody.i.i35.i.i
   %1354 = load ptr, ptr %1348, align 8
   %1355 = load i64, ptr %1349, align 8
   %1356 = getelementptr %11, ptr %1354, i64 %1355
@@ -54299,11 +54351,11 @@ then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
   %1360 = getelementptr i8, ptr %1356, i64 20
   store i32 -1, ptr %1360, align 4
   %1361 = getelementptr i8, ptr %1353, i64 24
-  %.val.i.i.i.i33.i.i = load i64, ptr %1361, align 8
+  %.val.i.i.i.i39.i.i = load i64, ptr %1361, align 8
   %1362 = getelementptr i8, ptr %1353, i64 40
-  %.val17.i.i.i.i34.i.i = load i32, ptr %1362, align 4
-  %1363 = trunc i64 %.val.i.i.i.i33.i.i to i32
-  %1364 = sub i32 %1363, %.val17.i.i.i.i34.i.i
+  %.val17.i.i.i.i40.i.i = load i32, ptr %1362, align 4
+  %1363 = trunc i64 %.val.i.i.i.i39.i.i to i32
+  %1364 = sub i32 %1363, %.val17.i.i.i.i40.i.i
   %1365 = getelementptr i8, ptr %1356, i64 24
   store i32 %1364, ptr %1365, align 4
   %1366 = load i32, ptr %1362, align 4
@@ -54325,14 +54377,14 @@ then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
   %1376 = getelementptr i8, ptr %1356, i64 216
   %1377 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1376, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1353)
-  br label %merge1.i.i35.i.i
+  br label %merge1.i.i41.i.i
 
-merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
-  %1378 = add nuw nsw i64 %i.08.i.i30.i.i, 1
-  %exitcond.not.i.i36.i.i = icmp eq i64 %1378, %1346
-  br i1 %exitcond.not.i.i36.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i29.i.i
+merge1.i.i41.i.i:                                 ; preds = %then.i.i38.i.i, %forbody.i.i35.i.i
+  %1378 = add nuw nsw i64 %i.08.i.i36.i.i, 1
+  %exitcond.not.i.i42.i.i = icmp eq i64 %1378, %1346
+  br i1 %exitcond.not.i.i42.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i35.i.i
 
-"$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i, %then2.i.i12
+"$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i41.i.i, %then2.i.i12
   store i64 0, ptr %1185, align 8
   br label %"$Loop.execute.exit.i"
 
@@ -54370,9 +54422,9 @@ forbody.i.i.i16:                                  ; preds = %merge1.i.i.i17.1, %
   store i64 %1393, ptr %1391, align 8
   %1394 = load ptr, ptr %1384, align 8
   %.not.i.i.i = icmp eq ptr %1394, null
-  br i1 %.not.i.i.i, label %merge1.i.i.i17, label %then.i38.i.i
+  br i1 %.not.i.i.i, label %merge1.i.i.i17, label %then.i44.i.i
 
-then.i38.i.i:                                     ; preds = %forbody.i.i.i16
+then.i44.i.i:                                     ; preds = %forbody.i.i.i16
   %1395 = getelementptr i8, ptr %1394, i64 52
   %1396 = load i32, ptr %1395, align 4
   %1397 = load i32, ptr %1388, align 4
@@ -54389,7 +54441,7 @@ then.i38.i.i:                                     ; preds = %forbody.i.i.i16
   store i32 %1404, ptr %1405, align 4
   br label %merge1.i.i.i17
 
-merge1.i.i.i17:                                   ; preds = %then.i38.i.i, %forbody.i.i.i16
+merge1.i.i.i17:                                   ; preds = %then.i44.i.i, %forbody.i.i.i16
   %1406 = or disjoint i64 %i.019.i.i.i, 1
   %1407 = load ptr, ptr %1379, align 8
   %1408 = getelementptr %9, ptr %1407, i64 %1406
@@ -54406,9 +54458,9 @@ merge1.i.i.i17:                                   ; preds = %then.i38.i.i, %forb
   store i64 %1417, ptr %1415, align 8
   %1418 = load ptr, ptr %1408, align 8
   %.not.i.i.i.1 = icmp eq ptr %1418, null
-  br i1 %.not.i.i.i.1, label %merge1.i.i.i17.1, label %then.i38.i.i.1
+  br i1 %.not.i.i.i.1, label %merge1.i.i.i17.1, label %then.i44.i.i.1
 
-then.i38.i.i.1:                                   ; preds = %merge1.i.i.i17
+then.i44.i.i.1:                                   ; preds = %merge1.i.i.i17
   %1419 = getelementptr i8, ptr %1418, i64 52
   %1420 = load i32, ptr %1419, align 4
   %1421 = load i32, ptr %1412, align 4
@@ -54425,7 +54477,7 @@ then.i38.i.i.1:                                   ; preds = %merge1.i.i.i17
   store i32 %1428, ptr %1429, align 4
   br label %merge1.i.i.i17.1
 
-merge1.i.i.i17.1:                                 ; preds = %then.i38.i.i.1, %merge1.i.i.i17
+merge1.i.i.i17.1:                                 ; preds = %then.i44.i.i.1, %merge1.i.i.i17
   %1430 = add nuw nsw i64 %i.019.i.i.i, 2
   %niter114.next.1 = add i64 %niter114, 2
   %niter114.ncmp.1 = icmp eq i64 %niter114.next.1, %unroll_iter113
@@ -54452,9 +54504,9 @@ forbody.i.i.i16.epil:                             ; preds = %"$Scheduler.launch.
   store i64 %1441, ptr %1439, align 8
   %1442 = load ptr, ptr %1432, align 8
   %.not.i.i.i.epil = icmp eq ptr %1442, null
-  br i1 %.not.i.i.i.epil, label %"$Scheduler.launch.exit.i.i", label %then.i38.i.i.epil
+  br i1 %.not.i.i.i.epil, label %"$Scheduler.launch.exit.i.i", label %then.i44.i.i.epil
 
-then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epil
+then.i44.i.i.epil:                                ; preds = %forbody.i.i.i16.epil
   %1443 = getelementptr i8, ptr %1442, i64 52
   %1444 = load i32, ptr %1443, align 4
   %1445 = load i32, ptr %1436, align 4
@@ -54471,7 +54523,7 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   store i32 %1452, ptr %1453, align 4
   br label %"$Scheduler.launch.exit.i.i"
 
-"$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
+"$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i44.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
   %1454 = getelementptr i8, ptr %0, i64 1824
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1379, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1379, ptr noundef nonnull align 8 dereferenceable(24) %1454, i64 24, i1 false)
@@ -54485,8 +54537,8 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   %1460 = getelementptr i8, ptr %0, i64 1848
   store i8 %1459, ptr %1460, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1461 = getelementptr i8, ptr %0, i64 3984
-  %1462 = getelementptr i8, ptr %0, i64 4056
+  %1461 = getelementptr i8, ptr %0, i64 3992
+  %1462 = getelementptr i8, ptr %0, i64 4064
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1462, ptr noundef nonnull align 8 dereferenceable(72) %1461, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
   %1463 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
@@ -54498,32 +54550,45 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
   %1469 = getelementptr i8, ptr %0, i64 3936
   store i64 %1468, ptr %1469, align 8
-  %1470 = getelementptr i8, ptr %0, i64 664
-  %1471 = load i8, ptr %1470, align 1
-  %1472 = trunc i8 %1471 to i1
-  br i1 %1472, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
+  %1470 = load i8, ptr %1460, align 1
+  %1471 = trunc i8 %1470 to i1
+  br i1 %1471, label %"$Loop.execute.exit.i", label %merge4.i.i
 
-or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %1473 = getelementptr i8, ptr %0, i64 4152
-  %1474 = load i8, ptr %1473, align 1
-  %1475 = trunc i8 %1474 to i1
-  br i1 %1475, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
+merge4.i.i:                                       ; preds = %"$Scheduler.launch.exit.i.i"
+  %1472 = getelementptr i8, ptr %0, i64 664
+  %1473 = load i8, ptr %1472, align 1
+  %1474 = trunc i8 %1473 to i1
+  br i1 %1474, label %or.lhs.false.i.i.i, label %then9.i.i
+
+or.lhs.false.i.i.i:                               ; preds = %merge4.i.i
+  %1475 = getelementptr i8, ptr %0, i64 4160
+  %1476 = load i8, ptr %1475, align 1
+  %1477 = trunc i8 %1476 to i1
+  br i1 %1477, label %then9.i.i, label %"$Loop.lands_at_once.exit.i.i"
 
 "$Loop.lands_at_once.exit.i.i":                   ; preds = %or.lhs.false.i.i.i
-  %1476 = load ptr, ptr %1184, align 8
-  %.not.i.i15 = icmp eq ptr %1476, null
-  br i1 %.not.i.i15, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
+  %1478 = load ptr, ptr %1184, align 8
+  %.not.i.i15 = icmp eq ptr %1478, null
+  br i1 %.not.i.i15, label %else10.i.i, label %then9.i.i
 
-then5.i.i:                                        ; preds = %and.lhs.true7.i.i
+then9.i.i:                                        ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %merge4.i.i
   call fastcc void @"$Loop.land"(ptr nonnull %0)
   br label %"$Loop.execute.exit.i"
 
-and.lhs.true7.i.i:                                ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %"$Scheduler.launch.exit.i.i"
-  %1477 = load i8, ptr %1460, align 1
-  %1478 = trunc i8 %1477 to i1
-  br i1 %1478, label %"$Loop.execute.exit.i", label %then5.i.i
+else10.i.i:                                       ; preds = %"$Loop.lands_at_once.exit.i.i"
+  %1479 = getelementptr i8, ptr %0, i64 4128
+  %1480 = load i64, ptr %1479, align 8
+  %1481 = sdiv i64 %1480, 4
+  %1482 = call i64 @llvm.smax.i64(i64 %1481, i64 5000000)
+  %1483 = icmp slt i64 %1482, %1480
+  %1484 = sub i64 %1480, %1482
+  %1485 = select i1 %1483, i64 %1484, i64 0
+  %1486 = add i64 %1485, %1468
+  %1487 = getelementptr i8, ptr %0, i64 3944
+  store i64 %1486, ptr %1487, align 8
+  br label %"$Loop.execute.exit.i"
 
-"$Loop.execute.exit.i":                           ; preds = %and.lhs.true7.i.i, %then5.i.i, %"$Loop.lands_at_once.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
+"$Loop.execute.exit.i":                           ; preds = %else10.i.i, %then9.i.i, %"$Scheduler.launch.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i)
   br label %"$Loop.advance_planned.exit"
 
@@ -54535,16 +54600,16 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1479 = getelementptr i8, ptr %0, i64 1712
-  %1480 = load i64, ptr %1479, align 8
-  %1481 = getelementptr i8, ptr %0, i64 1736
-  %1482 = load i64, ptr %1481, align 8
-  %1483 = add i64 %1482, %1480
-  %1484 = getelementptr i8, ptr %0, i64 1760
-  %1485 = load i64, ptr %1484, align 8
-  %1486 = add i64 %1483, %1485
-  %1487 = icmp sgt i64 %1486, 0
-  br i1 %1487, label %or.end, label %or.rhs
+  %1488 = getelementptr i8, ptr %0, i64 1712
+  %1489 = load i64, ptr %1488, align 8
+  %1490 = getelementptr i8, ptr %0, i64 1736
+  %1491 = load i64, ptr %1490, align 8
+  %1492 = add i64 %1491, %1489
+  %1493 = getelementptr i8, ptr %0, i64 1760
+  %1494 = load i64, ptr %1493, align 8
+  %1495 = add i64 %1492, %1494
+  %1496 = icmp sgt i64 %1495, 0
+  br i1 %1496, label %or.end, label %or.rhs
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
@@ -55262,8 +55327,8 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 merge:                                            ; preds = %or.lhs.false1
   %35 = getelementptr i8, ptr %spec.select.i.i, i64 8896
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10584
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10600
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10592
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10608
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -55272,7 +55337,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10592
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10600
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -55326,7 +55391,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10592
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10600
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -55877,7 +55942,7 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10616
+  %1 = getelementptr i8, ptr %0, i64 10624
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
@@ -56119,7 +56184,7 @@ merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %m
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10584
+  %125 = getelementptr i8, ptr %0, i64 10592
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
@@ -56149,7 +56214,7 @@ merge2.i.i:                                       ; preds = %then3.i.i, %"$Sched
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11272
+  %143 = getelementptr i8, ptr %0, i64 11280
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -57132,7 +57197,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %143 = mul i64 %142, %common.ret.op.i.i74.i
   %144 = getelementptr i8, ptr %1, i64 312
   store i64 %143, ptr %144, align 8
-  %145 = getelementptr i8, ptr %spec.select.i.i, i64 10624
+  %145 = getelementptr i8, ptr %spec.select.i.i, i64 10632
   %146 = load i64, ptr %145, align 8
   %147 = getelementptr i8, ptr %1, i64 320
   store i64 %146, ptr %147, align 8
@@ -57144,11 +57209,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %152 = load i64, ptr %151, align 8
   %153 = getelementptr i8, ptr %1, i64 416
   store i64 %152, ptr %153, align 8
-  %154 = getelementptr i8, ptr %spec.select.i.i, i64 10632
+  %154 = getelementptr i8, ptr %spec.select.i.i, i64 10640
   %155 = load i64, ptr %154, align 8
   %156 = getelementptr i8, ptr %1, i64 432
   store i64 %155, ptr %156, align 8
-  %157 = getelementptr i8, ptr %spec.select.i.i, i64 10640
+  %157 = getelementptr i8, ptr %spec.select.i.i, i64 10648
   %158 = load i64, ptr %157, align 8
   %159 = getelementptr i8, ptr %1, i64 440
   store i64 %158, ptr %159, align 8
@@ -57156,7 +57221,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %161 = load i32, ptr %160, align 4
   %162 = getelementptr i8, ptr %1, i64 488
   store i32 %161, ptr %162, align 4
-  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11264
+  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11272
   %164 = load i64, ptr %163, align 8
   %165 = getelementptr i8, ptr %1, i64 496
   store i64 %164, ptr %165, align 8
@@ -57364,7 +57429,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11280) ptr @calloc(i64 1, i64 11280)
+  %9 = tail call dereferenceable_or_null(11288) ptr @calloc(i64 1, i64 11288)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -57443,7 +57508,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 10616
+  %32 = getelementptr i8, ptr %9, i64 10624
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
@@ -57565,7 +57630,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %78, 1000000000
   %79 = extractelement <2 x i64> %77, i64 1
   %80 = add i64 %79, %reass.mul.i
-  %81 = getelementptr i8, ptr %9, i64 10624
+  %81 = getelementptr i8, ptr %9, i64 10632
   store i64 %80, ptr %81, align 8
   %82 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %82, ptr %1, align 8
@@ -61391,7 +61456,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %91 = sub i64 %90, %12
   %92 = add i64 %91, %reass.mul
-  %93 = getelementptr i8, ptr %0, i64 10632
+  %93 = getelementptr i8, ptr %0, i64 10640
   store i64 %92, ptr %93, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -61408,7 +61473,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %98, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %99 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %100 = getelementptr i8, ptr %0, i64 10640
+  %100 = getelementptr i8, ptr %0, i64 10648
   store i64 %99, ptr %100, align 8
   br label %common.ret
 }
@@ -61910,10 +61975,10 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10648
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10656
+  %4 = getelementptr i8, ptr %0, i64 10656
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10664
   store double 1.000000e+00, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 10664
+  %.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 10672
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.3.0..sroa_idx, i8 0, i64 600, i1 false)
   %5 = getelementptr i8, ptr %0, i64 5436
   %6 = load i32, ptr %5, align 4
@@ -62215,7 +62280,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11264
+  %158 = getelementptr i8, ptr %0, i64 11272
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -62923,7 +62988,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11272
+  %70 = getelementptr i8, ptr %0, i64 11280
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -62972,7 +63037,7 @@ merge:                                            ; preds = %entry
   %88 = load i32, ptr %87, align 4
   %89 = icmp ne i32 %88, 0
   %90 = zext i1 %89 to i8
-  %91 = getelementptr i8, ptr %0, i64 10648
+  %91 = getelementptr i8, ptr %0, i64 10656
   %chosen.sroa.9.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.9, i64 6
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(616) %chosen.sroa.9.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(616) %91, i64 616, i1 false)
   %chosen.sroa.11.652.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.11, i64 3
@@ -62984,7 +63049,7 @@ merge:                                            ; preds = %entry
   %96 = getelementptr i8, ptr %0, i64 4336
   %97 = getelementptr i8, ptr %0, i64 6128
   %98 = getelementptr i8, ptr %0, i64 7168
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4160) %98, i8 0, i64 3448, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4168) %98, i8 0, i64 3456, i1 false)
   %99 = getelementptr i8, ptr %0, i64 6464
   store ptr %96, ptr %99, align 8
   %100 = getelementptr i8, ptr %0, i64 6472
@@ -63048,8 +63113,8 @@ merge:                                            ; preds = %entry
   %127 = getelementptr i8, ptr %0, i64 10144
   store i32 %126, ptr %127, align 4
   %128 = shl i32 %126, 1
-  %129 = getelementptr i8, ptr %0, i64 10584
-  %130 = getelementptr i8, ptr %0, i64 10592
+  %129 = getelementptr i8, ptr %0, i64 10592
+  %130 = getelementptr i8, ptr %0, i64 10600
   %131 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %130, i8 0, i64 16, i1 false)
   store ptr %131, ptr %129, align 8
