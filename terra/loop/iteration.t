@@ -1,6 +1,5 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
-local costs = require("terra.scheduling.costs")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
@@ -15,12 +14,8 @@ return function(Loop)
       or (self.wake_ns > 0 and threads.now_ns() >= self.wake_ns)
   end
 
-  terra Loop:is_early() : bool
-    return self.plan_due_ns > 0 and threads.now_ns() < self.plan_due_ns
-  end
-
-  terra Loop:next_look(has_room : bool) : int64
-    if self:is_early() then
+  terra Loop:next_look(now : int64, has_room : bool) : int64
+    if now < self.plan_due_ns then
       return self.plan_due_ns
     end
     return terralib.select(has_room, self.wake_ns, 0LL)
@@ -29,9 +24,11 @@ return function(Loop)
   terra Loop:await_work() : bool
     self:lock()
     var has_room = self.events:make_room(2 * self.max_live)
-    while not self.is_stopping and (self:is_early() or not (has_room and self:has_work())) do
-      threads.wait_until(&self.work, &self.mutex, self:next_look(has_room))
+    var now = threads.now_ns()
+    while not self.is_stopping and (now < self.plan_due_ns or not (has_room and self:has_work())) do
+      threads.wait_until(&self.work, &self.mutex, self:next_look(now, has_room))
       has_room = self.events:make_room(2 * self.max_live)
+      now = threads.now_ns()
     end
     var stopping = self.is_stopping
     self:unlock()
@@ -103,7 +100,6 @@ return function(Loop)
 
   terra Loop:land()
     self:sample()
-    self.plan_due_ns = 0
     if not self.scheduler:is_in_flight() then
       return
     end
@@ -140,13 +136,8 @@ return function(Loop)
     self.scheduler:launch()
     self.launched_step = self.planned_step
     self.launched_ns = threads.now_ns()
-    if self.scheduler.is_unsampled then
-      return
-    end
-    if self:lands_at_once() then
+    if self:lands_at_once() and not self.scheduler.is_unsampled then
       self:land()
-    else
-      self.plan_due_ns = self.launched_ns + costs.planning_delay(self.launched_step.expected_ns)
     end
   end
 
@@ -189,6 +180,13 @@ return function(Loop)
     return deadline
   end
 
+  terra Loop:next_plan() : int64
+    if not self.scheduler:is_in_flight() or self.scheduler.is_unsampled then
+      return 0
+    end
+    return self.launched_ns + self.scheduler.options.costs:planning_delay(self.launched_step.expected_ns)
+  end
+
   terra Loop:publish()
     var s = &self.scheduler
     check.invariant(s:is_consistent(), "pages, sequences and page tables disagree")
@@ -198,6 +196,7 @@ return function(Loop)
     self:publish_outputs()
     self:publish_counters()
     self.wake_ns = self:next_wake()
+    self.plan_due_ns = self:next_plan()
     self:unlock()
     for i = 0, s.ended.size do
       request.delete_sequence(s.ended.data[i])

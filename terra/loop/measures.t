@@ -59,6 +59,9 @@ local function extend(Loop)
     self.landed_ns = now
     step.device_ns = self.ranks:last_device_ns()
     step.is_graph = self.ranks:last_is_graph()
+    if not self.is_profiled then
+      self.scheduler.options.costs:learn_pace(step.expected_ns, step.device_ns)
+    end
     if step.num_tokens == step.num_decode_tokens then
       self.decode_ns = step.device_ns
     elseif not self.is_profiled then

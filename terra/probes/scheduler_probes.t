@@ -224,6 +224,10 @@ terra probes.ledger_cost_factor(handle : &opaque) : double
   return [&Ledger](handle).loop.scheduler.options.costs.factor
 end
 
+terra probes.ledger_planning_delay(handle : &opaque, expected_ns : int64) : int64
+  return [&Ledger](handle).loop.scheduler.options.costs:planning_delay(expected_ns)
+end
+
 terra probes.ledger_is_consistent(handle : &opaque) : bool
   var self = [&Ledger](handle)
   self.loop.turnstile:enter()

@@ -6,8 +6,9 @@ local costs = { most_levels = 48 }
 
 local least_factor, most_factor = 0.8, 1.25
 local num_averaged = 16
-local kept_share = 4
-local kept_ns = 5000000LL
+local least_pace = 0.25
+local lead_share = 4
+local least_lead_ns = 5000000LL
 
 local struct CostTable {
   size : int32
@@ -55,6 +56,7 @@ end
 local struct StepCosts {
   budget_ns : int64
   factor : double
+  pace : double
   rows : CostTable
   decode_context_ns : double
   prefill_context_ns : double
@@ -65,6 +67,7 @@ terra costs.unbounded() : StepCosts
   var result : StepCosts
   C.memset(&result, 0, sizeof(StepCosts))
   result.factor = 1
+  result.pace = 1
   return result
 end
 
@@ -97,10 +100,19 @@ terra StepCosts:of_step(num_rows : int64, decode_context : int64, prefill_contex
   return self.rows:at(num_rows) + [int64](self.decode_context_ns * decode_context) + self:of_prefill_context(prefill_context)
 end
 
-terra costs.planning_delay(expected_ns : int64) : int64
-  var kept = expected_ns / kept_share
-  kept = terralib.select(kept > kept_ns, kept, kept_ns)
-  return terralib.select(expected_ns > kept, expected_ns - kept, 0LL)
+terra StepCosts:learn_pace(expected_ns : int64, taken_ns : int64)
+  if expected_ns <= 0 or taken_ns <= 0 then
+    return
+  end
+  var ratio = between(least_pace, [double](taken_ns) / expected_ns, 1)
+  self.pace = self.pace + (ratio - self.pace) / num_averaged
+end
+
+terra StepCosts:planning_delay(expected_ns : int64) : int64
+  var paced = [int64](expected_ns * self.pace)
+  var lead = paced / lead_share
+  lead = terralib.select(lead > least_lead_ns, lead, least_lead_ns)
+  return terralib.select(paced > lead, paced - lead, 0LL)
 end
 
 terra costs.context_of(position : int64, num_tokens : int64) : int64

@@ -164,6 +164,10 @@ class Ledger:
         """What steps with prompts took, over what they were expected to, so far."""
         return self.library.ledger_cost_factor(self.handle)
 
+    def planning_delay_ms(self, expected_ms: float) -> float:
+        """How long after a step of that length began the next is planned."""
+        return self.library.ledger_planning_delay(self.handle, int(expected_ms * 1e6)) / 1e6
+
     def is_consistent(self) -> bool:
         return self.library.ledger_is_consistent(self.handle)
 

@@ -84,6 +84,7 @@ FUNCTIONS = {
     "ledger_close": (None, HANDLE),
     "ledger_fail_at": (None, HANDLE, INT32, INT32, ctypes.c_bool),
     "ledger_cost_factor": (ctypes.c_double, HANDLE),
+    "ledger_planning_delay": (ctypes.c_int64, HANDLE, ctypes.c_int64),
     "ledger_is_consistent": (ctypes.c_bool, HANDLE),
     "ledger_calls": (None, HANDLE, INT32_ARRAY),
     "ledger_iterate": (None, HANDLE),

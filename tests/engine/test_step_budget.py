@@ -261,11 +261,14 @@ def test_the_budget_is_zero_on_the_cpu_device_and_80_on_one_that_works_on_its_ow
         assert plan_of(CAPITALS, step_budget_ms=budget)["step_budget_ms"] == budget
 
 
-def tokens_beside_first(step_us: int) -> int:
+LONG_STEPS = {"is_manual": 0, "plans_ahead": 1, "step_budget_ms": 1000, "step_us": 800_000}
+ROOM = {"max_seq": 4096, "num_pages": 2048}
+
+
+def tokens_beside_first(**costs) -> int:
     """Tokens of a running request until the first of one that was submitted `LATE` seconds after
-    its first, with plans ahead and steps of which each is expected to take `step_us`."""
-    costs = {"step_budget_ms": 1000, "step_us": step_us, "max_seq": 4096, "num_pages": 2048}
-    with Ledger(is_manual=0, plans_ahead=1, **costs) as ledger:
+    its first."""
+    with Ledger(**{**LONG_STEPS, **ROOM, **costs}) as ledger:
         running = ledger.submit(request(4, max_tokens=4000))
         assert ledger.wait(60)
         events = ledger.poll()
@@ -280,7 +283,44 @@ def tokens_beside_first(step_us: int) -> int:
 
 def test_a_step_is_planned_late_in_the_one_before_it():
     """The request comes while the second step runs and has its first token from the third; where
-    nothing is expected to last, as many steps as the thread makes have gone by."""
-    assert tokens_beside_first(step_us=800_000) == 3
-    assert tokens_beside_first(step_us=0) > 3
+    nothing is expected to last, hundreds of steps have gone by."""
+    assert tokens_beside_first() == 3
+    assert tokens_beside_first(step_us=0) > 30
 
+
+@pytest.mark.parametrize(
+    ("expected_ms", "delay_ms"), [(0, 0), (4, 0), (5, 0), (6, 1), (20, 15), (80, 60)]
+)
+def test_a_quarter_of_a_step_is_left_for_planning_the_next(expected_ms, delay_ms):
+    with Ledger() as ledger:
+        assert ledger.planning_delay_ms(expected_ms) == pytest.approx(delay_ms)
+
+
+def test_steps_that_end_early_bring_planning_forward():
+    with Ledger(device_percent=50, **COSTS, step_budget_ms=1000, **ROOM) as ledger:
+        ledger.submit(request(4, max_tokens=200))
+        ledger.run()
+        assert ledger.planning_delay_ms(80) == pytest.approx(30, rel=0.01)
+
+
+def test_whoever_takes_the_engine_waits_for_no_planning():
+    with Ledger(**LONG_STEPS, **ROOM) as ledger:
+        ledger.submit(request(4, max_tokens=4000))
+        assert ledger.wait(60)
+        began = time.monotonic()
+        ledger.prefill(prompt_of(12, 2))
+    assert time.monotonic() - began < 0.4
+
+
+@pytest.mark.parametrize("step_us", [5_001, 5_050, 5_300])
+def test_a_thread_that_waits_briefly_between_steps_is_never_lost(step_us):
+    """Waits of 1 to 300 microseconds end beside the signals of requests that come meanwhile."""
+    with Ledger(**{**LONG_STEPS, **ROOM, "step_us": step_us}) as ledger:
+        left = ledger.submit(request(4, max_tokens=2000))
+        for key in range(300):
+            ledger.submit(request(4, max_tokens=1, key=key))
+            assert ledger.wait(10), "nothing came for ten seconds"
+            left = None if left in ends_of(ledger.poll()) else left
+        while left is not None:
+            assert ledger.wait(10), "nothing came for ten seconds"
+            left = None if left in ends_of(ledger.poll()) else left

@@ -18,6 +18,8 @@ constexpr int32_t kMaxAssignments = 4096;
 constexpr int32_t kMaxTopK = 64;
 constexpr int32_t kMaxLists =
     kMaxLocalExperts + kMaxAssignments / kMaxListTokens;
+static_assert(kMaxTopK <= kMaxAssignments / kMaxListTokens,
+              "launches of few rows have lists of as few tokens");
 constexpr int32_t kMaxRowUnits = 2048;
 constexpr int32_t kSmallestUnitRows = 64;
 constexpr int32_t kLineValues = 32;

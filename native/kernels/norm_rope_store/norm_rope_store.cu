@@ -17,7 +17,7 @@ constexpr int32_t kFewRows = 16;
 constexpr int32_t kMostHeads = 4;
 
 constexpr int32_t least_resident_blocks(int32_t heads_at_once) {
-  return heads_at_once >= 4 ? 3 : 4;
+  return heads_at_once == kMostHeads ? 3 : 4;
 }
 
 constexpr int32_t most_launched_blocks(int32_t heads_at_once) {

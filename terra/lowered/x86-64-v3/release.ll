@@ -748,8 +748,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.734" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
 @"$string.735" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.736" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.900" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
-@"switch.table.$Checkpoint.read_shards.903" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.901" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
+@"switch.table.$Checkpoint.read_shards.904" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.378" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377", ptr @"$string.378"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -893,19 +893,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8792
+  %65 = getelementptr i8, ptr %26, i64 8808
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 8880
+  %67 = getelementptr i8, ptr %26, i64 8896
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 8888
+  %70 = getelementptr i8, ptr %26, i64 8904
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 8832
+  %72 = getelementptr i8, ptr %26, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -917,15 +917,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 8896
+  %76 = getelementptr i8, ptr %26, i64 8912
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9045
+  %78 = getelementptr i8, ptr %26, i64 9061
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9046
+  %81 = getelementptr i8, ptr %26, i64 9062
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1032,16 +1032,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9043
+  %124 = getelementptr i8, ptr %26, i64 9059
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 8936
+  %125 = getelementptr i8, ptr %26, i64 8952
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 8832
+  %131 = getelementptr i8, ptr %26, i64 8848
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -1058,22 +1058,20 @@ define internal fastcc void @"$Loop.land"(ptr %0) unnamed_addr {
 entry:
   %text.i29.i.i = alloca [256 x i8], align 1
   %text.i.i.i = alloca [256 x i8], align 1
-  %step.sroa.6.i = alloca { i64, i64 }, align 8
-  %step.sroa.9.i = alloca [12 x i8], align 4
-  %time.i19 = alloca %6, align 8
+  %step.sroa.7.i = alloca { i64, i64 }, align 8
+  %step.sroa.10.i = alloca [12 x i8], align 4
+  %time.i18 = alloca %6, align 8
   %time.i = alloca %6, align 8
   %message = alloca %4, align 8
   tail call fastcc void @"$Loop.sample"(ptr %0)
-  %1 = getelementptr i8, ptr %0, i64 3944
-  store i64 0, ptr %1, align 8
-  %2 = getelementptr i8, ptr %0, i64 712
-  %3 = getelementptr i8, ptr %0, i64 1832
-  %.val = load i64, ptr %3, align 8
-  %4 = icmp sgt i64 %.val, 0
-  br i1 %4, label %merge, label %common.ret
+  %1 = getelementptr i8, ptr %0, i64 720
+  %2 = getelementptr i8, ptr %0, i64 1848
+  %.val = load i64, ptr %2, align 8
+  %3 = icmp sgt i64 %.val, 0
+  br i1 %3, label %merge, label %common.ret
 
-common.ret.sink.split:                            ; preds = %merge1.i.i, %merge1.i, %else3, %"$Loop.record_step.exit"
-  store i64 0, ptr %3, align 8
+common.ret.sink.split:                            ; preds = %merge1.i.i, %merge1.i21, %else3, %"$Loop.record_step.exit"
+  store i64 0, ptr %2, align 8
   br label %common.ret
 
 common.ret:                                       ; preds = %common.ret.sink.split, %entry
@@ -1082,272 +1080,290 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
-  %5 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
-  %6 = load i64, ptr %time.i, align 8
-  %7 = getelementptr inbounds i8, ptr %time.i, i64 8
-  %8 = load i64, ptr %7, align 8
+  %4 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
+  %5 = load i64, ptr %time.i, align 8
+  %6 = getelementptr inbounds i8, ptr %time.i, i64 8
+  %7 = load i64, ptr %6, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %9 = load ptr, ptr %0, align 8
-  %10 = getelementptr i8, ptr %0, i64 2272
-  %11 = call fastcc i32 @"$RankGroup.land"(ptr %9, ptr %10, ptr nonnull %message)
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i19)
-  %12 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i19)
-  %13 = load i64, ptr %time.i19, align 8
-  %14 = mul i64 %13, 1000000000
-  %15 = getelementptr inbounds i8, ptr %time.i19, i64 8
-  %16 = load i64, ptr %15, align 8
-  %17 = add i64 %14, %16
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i19)
-  %18 = getelementptr i8, ptr %0, i64 3904
-  %19 = load i64, ptr %18, align 8
-  %.neg = mul i64 %6, -1000000000
-  %.neg29 = sub i64 %.neg, %8
-  %20 = add i64 %.neg29, %17
-  %21 = add i64 %20, %19
-  store i64 %21, ptr %18, align 8
-  %22 = icmp eq i32 %11, 0
-  br i1 %22, label %then2, label %else3
+  %8 = load ptr, ptr %0, align 8
+  %9 = getelementptr i8, ptr %0, i64 2288
+  %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
+  %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
+  %12 = load i64, ptr %time.i18, align 8
+  %13 = mul i64 %12, 1000000000
+  %14 = getelementptr inbounds i8, ptr %time.i18, i64 8
+  %15 = load i64, ptr %14, align 8
+  %16 = add i64 %13, %15
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
+  %17 = getelementptr i8, ptr %0, i64 3920
+  %18 = load i64, ptr %17, align 8
+  %.neg = mul i64 %5, -1000000000
+  %.neg29 = sub i64 %.neg, %7
+  %19 = add i64 %.neg29, %16
+  %20 = add i64 %19, %18
+  store i64 %20, ptr %17, align 8
+  %21 = icmp eq i32 %10, 0
+  br i1 %21, label %then2, label %else3
 
 then2:                                            ; preds = %merge
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.6.i)
-  call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.9.i)
-  %step.sroa.6.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4080
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.620.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4096
-  %step.sroa.620.0.copyload.i = load i32, ptr %step.sroa.620.0..sroa_idx.i, align 8
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4100
-  %step.sroa.7.0.copyload.i = load i32, ptr %step.sroa.7.0..sroa_idx.i, align 4
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4104
-  %23 = load i64, ptr %step.sroa.8.0..sroa_idx.i, align 8
-  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4116
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.0..sroa_idx.i, i64 12, i1 false)
-  %step.sroa.930.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4128
-  %step.sroa.930.0.copyload.i = load i64, ptr %step.sroa.930.0..sroa_idx.i, align 8
-  %24 = getelementptr i8, ptr %0, i64 3952
-  store i64 %17, ptr %24, align 8
-  %25 = load ptr, ptr %0, align 8
-  %26 = getelementptr i8, ptr %25, i64 248
-  %27 = getelementptr i8, ptr %25, i64 304
-  %.val.i.i = load i64, ptr %27, align 8
-  %28 = add i64 %.val.i.i, 1
-  %29 = srem i64 %28, 2
-  %30 = getelementptr %7, ptr %26, i64 %29, i32 5
-  %31 = load i64, ptr %30, align 8
-  %32 = getelementptr %7, ptr %26, i64 %29, i32 3
-  %33 = load i8, ptr %32, align 1
-  %34 = icmp eq i32 %step.sroa.620.0.copyload.i, %step.sroa.7.0.copyload.i
-  br i1 %34, label %then.i, label %else.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.7.i)
+  call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.10.i)
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4096
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.0..sroa_idx.i, i64 16, i1 false)
+  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4112
+  %step.sroa.728.0.copyload.i = load i32, ptr %step.sroa.728.0..sroa_idx.i, align 8
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4116
+  %step.sroa.8.0.copyload.i = load i32, ptr %step.sroa.8.0..sroa_idx.i, align 4
+  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4120
+  %22 = load i64, ptr %step.sroa.9.0..sroa_idx.i, align 8
+  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4132
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.0..sroa_idx.i, i64 12, i1 false)
+  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4144
+  %step.sroa.1038.0.copyload.i = load i64, ptr %step.sroa.1038.0..sroa_idx.i, align 8
+  %23 = getelementptr i8, ptr %0, i64 3968
+  store i64 %16, ptr %23, align 8
+  %24 = load ptr, ptr %0, align 8
+  %25 = getelementptr i8, ptr %24, i64 248
+  %26 = getelementptr i8, ptr %24, i64 304
+  %.val.i.i = load i64, ptr %26, align 8
+  %27 = add i64 %.val.i.i, 1
+  %28 = srem i64 %27, 2
+  %29 = getelementptr %7, ptr %25, i64 %28, i32 5
+  %30 = load i64, ptr %29, align 8
+  %31 = getelementptr %7, ptr %25, i64 %28, i32 3
+  %32 = load i8, ptr %31, align 1
+  %33 = getelementptr i8, ptr %0, i64 4176
+  %34 = load i8, ptr %33, align 1
+  %35 = trunc i8 %34 to i1
+  br i1 %35, label %merge.thread.i, label %then.i
 
 then.i:                                           ; preds = %then2
-  %35 = getelementptr i8, ptr %0, i64 3960
-  store i64 %31, ptr %35, align 8
-  br label %merge.i
+  %36 = icmp slt i64 %step.sroa.1038.0.copyload.i, 1
+  %37 = icmp slt i64 %30, 1
+  %or.cond.i.i = select i1 %36, i1 true, i1 %37
+  br i1 %or.cond.i.i, label %merge.i, label %merge.thread42.i
 
-else.i:                                           ; preds = %then2
-  %36 = getelementptr i8, ptr %0, i64 4160
-  %37 = load i8, ptr %36, align 1
-  %38 = trunc i8 %37 to i1
-  br i1 %38, label %merge.i, label %then1.i
+merge.i:                                          ; preds = %then.i
+  %38 = icmp eq i32 %step.sroa.728.0.copyload.i, %step.sroa.8.0.copyload.i
+  br i1 %38, label %then2.i, label %merge1.i
 
-then1.i:                                          ; preds = %else.i
-  %39 = icmp slt i64 %step.sroa.930.0.copyload.i, 1
-  %40 = icmp slt i64 %31, 1
-  %or.cond.i.i = select i1 %39, i1 true, i1 %40
-  br i1 %or.cond.i.i, label %merge.i, label %merge.i.i
+merge.thread42.i:                                 ; preds = %then.i
+  %39 = uitofp nneg i64 %30 to double
+  %40 = uitofp nneg i64 %step.sroa.1038.0.copyload.i to double
+  %41 = fdiv double %39, %40
+  %42 = fcmp olt double %41, 2.500000e-01
+  %43 = select i1 %42, double 2.500000e-01, double %41
+  %44 = fcmp ogt double %43, 1.000000e+00
+  %45 = select i1 %44, double 1.000000e+00, double %43
+  %46 = getelementptr i8, ptr %0, i64 768
+  %47 = load double, ptr %46, align 8
+  %48 = fsub double %45, %47
+  %49 = fmul double %48, 6.250000e-02
+  %50 = fadd double %47, %49
+  store double %50, ptr %46, align 8
+  %51 = icmp eq i32 %step.sroa.728.0.copyload.i, %step.sroa.8.0.copyload.i
+  br i1 %51, label %then2.i, label %merge.i20.i
 
-merge.i.i:                                        ; preds = %then1.i
-  %41 = uitofp nneg i64 %31 to double
-  %42 = uitofp nneg i64 %step.sroa.930.0.copyload.i to double
-  %43 = fdiv double %41, %42
-  %44 = fcmp olt double %43, 8.000000e-01
-  %45 = select i1 %44, double 8.000000e-01, double %43
-  %46 = fcmp ogt double %45, 1.250000e+00
-  %47 = select i1 %46, double 1.250000e+00, double %45
-  %48 = getelementptr i8, ptr %0, i64 752
-  %49 = load double, ptr %48, align 8
-  %50 = fsub double %47, %49
-  %51 = fmul double %50, 6.250000e-02
-  %52 = fadd double %49, %51
-  store double %52, ptr %48, align 8
-  br label %merge.i
+merge.thread.i:                                   ; preds = %then2
+  %52 = icmp eq i32 %step.sroa.728.0.copyload.i, %step.sroa.8.0.copyload.i
+  br i1 %52, label %then2.i, label %merge1.i
 
-merge.i:                                          ; preds = %merge.i.i, %then1.i, %else.i, %then.i
-  %53 = getelementptr i8, ptr %0, i64 2440
-  %54 = call i32 @pthread_mutex_lock(ptr %53)
-  %55 = getelementptr i8, ptr %0, i64 4152
-  %56 = load i64, ptr %55, align 8
-  %57 = icmp eq i64 %56, 4096
-  %58 = getelementptr i8, ptr %0, i64 4144
-  %59 = load i64, ptr %58, align 8
-  br i1 %57, label %then.i.i, label %"$Loop.record_step.exit"
+then2.i:                                          ; preds = %merge.thread.i, %merge.thread42.i, %merge.i
+  %53 = getelementptr i8, ptr %0, i64 3976
+  store i64 %30, ptr %53, align 8
+  br label %merge1.i
 
-then.i.i:                                         ; preds = %merge.i
-  %60 = add i64 %59, 1
-  %61 = srem i64 %60, 4096
-  store i64 %61, ptr %58, align 8
-  store i64 4095, ptr %55, align 8
+merge.i20.i:                                      ; preds = %merge.thread42.i
+  %54 = fcmp olt double %41, 8.000000e-01
+  %55 = select i1 %54, double 8.000000e-01, double %41
+  %56 = fcmp ogt double %55, 1.250000e+00
+  %57 = select i1 %56, double 1.250000e+00, double %55
+  %58 = getelementptr i8, ptr %0, i64 760
+  %59 = load double, ptr %58, align 8
+  %60 = fsub double %57, %59
+  %61 = fmul double %60, 6.250000e-02
+  %62 = fadd double %59, %61
+  store double %62, ptr %58, align 8
+  br label %merge1.i
+
+merge1.i:                                         ; preds = %merge.i20.i, %then2.i, %merge.thread.i, %merge.i
+  %63 = getelementptr i8, ptr %0, i64 2456
+  %64 = call i32 @pthread_mutex_lock(ptr %63)
+  %65 = getelementptr i8, ptr %0, i64 4168
+  %66 = load i64, ptr %65, align 8
+  %67 = icmp eq i64 %66, 4096
+  %68 = getelementptr i8, ptr %0, i64 4160
+  %69 = load i64, ptr %68, align 8
+  br i1 %67, label %then.i.i, label %"$Loop.record_step.exit"
+
+then.i.i:                                         ; preds = %merge1.i
+  %70 = add i64 %69, 1
+  %71 = srem i64 %70, 4096
+  store i64 %71, ptr %68, align 8
+  store i64 4095, ptr %65, align 8
   br label %"$Loop.record_step.exit"
 
-"$Loop.record_step.exit":                         ; preds = %merge.i, %then.i.i
-  %62 = phi i64 [ 4095, %then.i.i ], [ %56, %merge.i ]
-  %63 = phi i64 [ %61, %then.i.i ], [ %59, %merge.i ]
-  %64 = getelementptr i8, ptr %0, i64 4136
-  %65 = and i8 %33, 1
-  %66 = zext nneg i8 %65 to i32
-  %67 = load ptr, ptr %64, align 8
-  %68 = add i64 %63, %62
-  %69 = srem i64 %68, 4096
-  %70 = getelementptr %8, ptr %67, i64 %69
-  store i64 %17, ptr %70, align 8
-  %step.sroa.3.0..sroa_idx16.i = getelementptr inbounds i8, ptr %70, i64 8
-  store i64 %31, ptr %step.sroa.3.0..sroa_idx16.i, align 8
-  %step.sroa.6.0..sroa_idx19.i = getelementptr inbounds i8, ptr %70, i64 16
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.0..sroa_idx19.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.6.i, i64 16, i1 false)
-  %step.sroa.620.0..sroa_idx21.i = getelementptr inbounds i8, ptr %70, i64 32
-  store i32 %step.sroa.620.0.copyload.i, ptr %step.sroa.620.0..sroa_idx21.i, align 8
-  %step.sroa.7.0..sroa_idx23.i = getelementptr inbounds i8, ptr %70, i64 36
-  store i32 %step.sroa.7.0.copyload.i, ptr %step.sroa.7.0..sroa_idx23.i, align 4
-  %step.sroa.8.0..sroa_idx25.i = getelementptr inbounds i8, ptr %70, i64 40
-  store i64 %23, ptr %step.sroa.8.0..sroa_idx25.i, align 8
-  %step.sroa.826.0..sroa_idx27.i = getelementptr inbounds i8, ptr %70, i64 48
-  store i32 %66, ptr %step.sroa.826.0..sroa_idx27.i, align 8
-  %step.sroa.9.0..sroa_idx29.i = getelementptr inbounds i8, ptr %70, i64 52
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.0..sroa_idx29.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.9.i, i64 12, i1 false)
-  %step.sroa.930.0..sroa_idx31.i = getelementptr inbounds i8, ptr %70, i64 64
-  store i64 %step.sroa.930.0.copyload.i, ptr %step.sroa.930.0..sroa_idx31.i, align 8
-  %71 = load i64, ptr %55, align 8
-  %72 = add i64 %71, 1
-  store i64 %72, ptr %55, align 8
-  %73 = call i32 @pthread_mutex_unlock(ptr %53)
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %step.sroa.6.i)
-  call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %step.sroa.9.i)
-  %74 = getelementptr i8, ptr %0, i64 1912
-  store i64 %17, ptr %74, align 8
-  %75 = getelementptr i8, ptr %0, i64 1920
-  %76 = load i64, ptr %75, align 8
-  %77 = add i64 %76, 1
-  store i64 %77, ptr %75, align 8
-  %78 = getelementptr i8, ptr %0, i64 1824
-  %79 = load i64, ptr %3, align 8
-  %80 = icmp sgt i64 %79, 0
-  br i1 %80, label %forbody.lr.ph.i, label %common.ret.sink.split
+"$Loop.record_step.exit":                         ; preds = %merge1.i, %then.i.i
+  %72 = phi i64 [ 4095, %then.i.i ], [ %66, %merge1.i ]
+  %73 = phi i64 [ %71, %then.i.i ], [ %69, %merge1.i ]
+  %74 = getelementptr i8, ptr %0, i64 4152
+  %75 = and i8 %32, 1
+  %76 = zext nneg i8 %75 to i32
+  %77 = load ptr, ptr %74, align 8
+  %78 = add i64 %73, %72
+  %79 = srem i64 %78, 4096
+  %80 = getelementptr %8, ptr %77, i64 %79
+  store i64 %16, ptr %80, align 8
+  %step.sroa.3.0..sroa_idx23.i = getelementptr inbounds i8, ptr %80, i64 8
+  store i64 %30, ptr %step.sroa.3.0..sroa_idx23.i, align 8
+  %step.sroa.7.0..sroa_idx27.i = getelementptr inbounds i8, ptr %80, i64 16
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.0..sroa_idx27.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.i, i64 16, i1 false)
+  %step.sroa.728.0..sroa_idx29.i = getelementptr inbounds i8, ptr %80, i64 32
+  store i32 %step.sroa.728.0.copyload.i, ptr %step.sroa.728.0..sroa_idx29.i, align 8
+  %step.sroa.8.0..sroa_idx31.i = getelementptr inbounds i8, ptr %80, i64 36
+  store i32 %step.sroa.8.0.copyload.i, ptr %step.sroa.8.0..sroa_idx31.i, align 4
+  %step.sroa.9.0..sroa_idx33.i = getelementptr inbounds i8, ptr %80, i64 40
+  store i64 %22, ptr %step.sroa.9.0..sroa_idx33.i, align 8
+  %step.sroa.934.0..sroa_idx35.i = getelementptr inbounds i8, ptr %80, i64 48
+  store i32 %76, ptr %step.sroa.934.0..sroa_idx35.i, align 8
+  %step.sroa.10.0..sroa_idx37.i = getelementptr inbounds i8, ptr %80, i64 52
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.0..sroa_idx37.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.i, i64 12, i1 false)
+  %step.sroa.1038.0..sroa_idx39.i = getelementptr inbounds i8, ptr %80, i64 64
+  store i64 %step.sroa.1038.0.copyload.i, ptr %step.sroa.1038.0..sroa_idx39.i, align 8
+  %81 = load i64, ptr %65, align 8
+  %82 = add i64 %81, 1
+  store i64 %82, ptr %65, align 8
+  %83 = call i32 @pthread_mutex_unlock(ptr %63)
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %step.sroa.7.i)
+  call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %step.sroa.10.i)
+  %84 = getelementptr i8, ptr %0, i64 1928
+  store i64 %16, ptr %84, align 8
+  %85 = getelementptr i8, ptr %0, i64 1936
+  %86 = load i64, ptr %85, align 8
+  %87 = add i64 %86, 1
+  store i64 %87, ptr %85, align 8
+  %88 = getelementptr i8, ptr %0, i64 1840
+  %89 = load i64, ptr %2, align 8
+  %90 = icmp sgt i64 %89, 0
+  br i1 %90, label %forbody.lr.ph.i, label %common.ret.sink.split
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
-  %81 = getelementptr i8, ptr %0, i64 736
-  %82 = getelementptr i8, ptr %0, i64 716
-  %83 = getelementptr i8, ptr %0, i64 1424
-  %84 = getelementptr i8, ptr %0, i64 1360
-  %85 = getelementptr i8, ptr %0, i64 1368
-  %86 = getelementptr i8, ptr %0, i64 1400
-  %87 = getelementptr i8, ptr %0, i64 1384
-  %88 = getelementptr i8, ptr %0, i64 1448
-  %89 = getelementptr i8, ptr %0, i64 1432
-  %90 = getelementptr i8, ptr %0, i64 1408
-  %91 = getelementptr i8, ptr %0, i64 1388
-  %92 = getelementptr i8, ptr %0, i64 1392
-  %93 = getelementptr i8, ptr %0, i64 1380
+  %91 = getelementptr i8, ptr %0, i64 744
+  %92 = getelementptr i8, ptr %0, i64 724
+  %93 = getelementptr i8, ptr %0, i64 1440
   %94 = getelementptr i8, ptr %0, i64 1376
-  %95 = getelementptr i8, ptr %0, i64 1440
-  %96 = getelementptr i8, ptr %0, i64 1372
-  %97 = getelementptr i8, ptr %0, i64 1576
-  %98 = getelementptr i8, ptr %0, i64 1896
-  %99 = getelementptr i8, ptr %0, i64 1900
-  %100 = getelementptr i8, ptr %0, i64 1680
-  %101 = getelementptr i8, ptr %0, i64 1688
-  %102 = getelementptr i8, ptr %0, i64 1976
+  %95 = getelementptr i8, ptr %0, i64 1384
+  %96 = getelementptr i8, ptr %0, i64 1416
+  %97 = getelementptr i8, ptr %0, i64 1400
+  %98 = getelementptr i8, ptr %0, i64 1464
+  %99 = getelementptr i8, ptr %0, i64 1448
+  %100 = getelementptr i8, ptr %0, i64 1424
+  %101 = getelementptr i8, ptr %0, i64 1404
+  %102 = getelementptr i8, ptr %0, i64 1408
+  %103 = getelementptr i8, ptr %0, i64 1396
+  %104 = getelementptr i8, ptr %0, i64 1392
+  %105 = getelementptr i8, ptr %0, i64 1456
+  %106 = getelementptr i8, ptr %0, i64 1388
+  %107 = getelementptr i8, ptr %0, i64 1592
+  %108 = getelementptr i8, ptr %0, i64 1912
+  %109 = getelementptr i8, ptr %0, i64 1916
+  %110 = getelementptr i8, ptr %0, i64 1696
+  %111 = getelementptr i8, ptr %0, i64 1704
+  %112 = getelementptr i8, ptr %0, i64 1992
   br label %forbody.i
 
-forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
-  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %630, %merge1.i ]
-  %103 = load ptr, ptr %78, align 8
-  %104 = getelementptr %9, ptr %103, i64 %i.043.i
-  %segment.sroa.0.0.copyload.i = load ptr, ptr %104, align 8
-  %segment.sroa.215.0..sroa_idx.i = getelementptr inbounds i8, ptr %104, i64 12
+forbody.i:                                        ; preds = %merge1.i21, %forbody.lr.ph.i
+  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %640, %merge1.i21 ]
+  %113 = load ptr, ptr %88, align 8
+  %114 = getelementptr %9, ptr %113, i64 %i.043.i
+  %segment.sroa.0.0.copyload.i = load ptr, ptr %114, align 8
+  %segment.sroa.215.0..sroa_idx.i = getelementptr inbounds i8, ptr %114, i64 12
   %segment.sroa.215.0.copyload.i = load i32, ptr %segment.sroa.215.0..sroa_idx.i, align 4
-  store ptr null, ptr %104, align 8
+  store ptr null, ptr %114, align 8
   %.not.i = icmp eq ptr %segment.sroa.0.0.copyload.i, null
-  br i1 %.not.i, label %merge1.i, label %then.i21
+  br i1 %.not.i, label %merge1.i21, label %then.i20
 
-then.i21:                                         ; preds = %forbody.i
-  %105 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
-  store i32 0, ptr %105, align 4
-  %106 = load i8, ptr %81, align 1
-  %107 = trunc i8 %106 to i1
-  br i1 %107, label %merge.i.i23, label %"$Scheduler.register_prompt_pages.exit.i"
+then.i20:                                         ; preds = %forbody.i
+  %115 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
+  store i32 0, ptr %115, align 4
+  %116 = load i8, ptr %91, align 1
+  %117 = trunc i8 %116 to i1
+  br i1 %117, label %merge.i.i, label %"$Scheduler.register_prompt_pages.exit.i"
 
-merge.i.i23:                                      ; preds = %then.i21
-  %108 = load i32, ptr %82, align 4
-  %109 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
-  %110 = load i32, ptr %109, align 4
-  %111 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %112 = load i32, ptr %111, align 4
-  %113 = call i32 @llvm.smin.i32(i32 %110, i32 %112)
-  %114 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %115 = load i32, ptr %114, align 4
-  %116 = add i32 %115, 1
-  %117 = mul i32 %116, %108
-  %.not33.i.i = icmp sgt i32 %117, %113
+merge.i.i:                                        ; preds = %then.i20
+  %118 = load i32, ptr %92, align 4
+  %119 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
+  %120 = load i32, ptr %119, align 4
+  %121 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %122 = load i32, ptr %121, align 4
+  %123 = call i32 @llvm.smin.i32(i32 %120, i32 %122)
+  %124 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %125 = load i32, ptr %124, align 4
+  %126 = add i32 %125, 1
+  %127 = mul i32 %126, %118
+  %.not33.i.i = icmp sgt i32 %127, %123
   br i1 %.not33.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.lr.ph.i.i
 
-whilebody.lr.ph.i.i:                              ; preds = %merge.i.i23
-  %118 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %119 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %120 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
+whilebody.lr.ph.i.i:                              ; preds = %merge.i.i
+  %128 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %129 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %130 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %"$Scheduler.share_page.exit.i.i", %whilebody.lr.ph.i.i
-  %121 = phi i32 [ %116, %whilebody.lr.ph.i.i ], [ %318, %"$Scheduler.share_page.exit.i.i" ]
-  %122 = phi i32 [ %115, %whilebody.lr.ph.i.i ], [ %121, %"$Scheduler.share_page.exit.i.i" ]
-  %123 = icmp sgt i32 %122, 0
-  %124 = load ptr, ptr %118, align 8
-  br i1 %123, label %merge2.i.i, label %merge2.thread.i.i
+  %131 = phi i32 [ %126, %whilebody.lr.ph.i.i ], [ %328, %"$Scheduler.share_page.exit.i.i" ]
+  %132 = phi i32 [ %125, %whilebody.lr.ph.i.i ], [ %131, %"$Scheduler.share_page.exit.i.i" ]
+  %133 = icmp sgt i32 %132, 0
+  %134 = load ptr, ptr %128, align 8
+  br i1 %133, label %merge2.i.i, label %merge2.thread.i.i
 
 merge2.thread.i.i:                                ; preds = %whilebody.i.i
-  %125 = sext i32 %122 to i64
-  %126 = getelementptr i32, ptr %124, i64 %125
-  %127 = load i32, ptr %126, align 4
-  %128 = load ptr, ptr %119, align 8
-  %129 = mul i32 %122, %108
-  %130 = sext i32 %129 to i64
-  %131 = getelementptr i32, ptr %128, i64 %130
+  %135 = sext i32 %132 to i64
+  %136 = getelementptr i32, ptr %134, i64 %135
+  %137 = load i32, ptr %136, align 4
+  %138 = load ptr, ptr %129, align 8
+  %139 = mul i32 %132, %118
+  %140 = sext i32 %139 to i64
+  %141 = getelementptr i32, ptr %138, i64 %140
   br label %merge.i.i.i.i
 
 merge2.i.i:                                       ; preds = %whilebody.i.i
-  %132 = zext nneg i32 %122 to i64
-  %133 = getelementptr i32, ptr %124, i64 %132
-  %134 = getelementptr i8, ptr %133, i64 -4
-  %135 = load i32, ptr %134, align 4
-  %136 = load i32, ptr %133, align 4
-  %137 = load ptr, ptr %119, align 8
-  %138 = mul i32 %122, %108
-  %139 = sext i32 %138 to i64
-  %140 = getelementptr i32, ptr %137, i64 %139
-  %.not.i.i.i.i = icmp eq i32 %135, -1
+  %142 = zext nneg i32 %132 to i64
+  %143 = getelementptr i32, ptr %134, i64 %142
+  %144 = getelementptr i8, ptr %143, i64 -4
+  %145 = load i32, ptr %144, align 4
+  %146 = load i32, ptr %143, align 4
+  %147 = load ptr, ptr %129, align 8
+  %148 = mul i32 %132, %118
+  %149 = sext i32 %148 to i64
+  %150 = getelementptr i32, ptr %147, i64 %149
+  %.not.i.i.i.i = icmp eq i32 %145, -1
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge2.i.i
-  %.val.i.i.i.i = load ptr, ptr %83, align 8
-  %141 = sext i32 %135 to i64
-  %142 = getelementptr %10, ptr %.val.i.i.i.i, i64 %141, i32 8
-  %143 = load i64, ptr %142, align 8
+  %.val.i.i.i.i = load ptr, ptr %93, align 8
+  %151 = sext i32 %145 to i64
+  %152 = getelementptr %10, ptr %.val.i.i.i.i, i64 %151, i32 8
+  %153 = load i64, ptr %152, align 8
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %then.i.i.i.i, %merge2.i.i, %merge2.thread.i.i
   %.not.i.i31.i.i = phi i1 [ false, %then.i.i.i.i ], [ true, %merge2.i.i ], [ true, %merge2.thread.i.i ]
-  %144 = phi ptr [ %140, %then.i.i.i.i ], [ %140, %merge2.i.i ], [ %131, %merge2.thread.i.i ]
-  %145 = phi i32 [ %136, %then.i.i.i.i ], [ %136, %merge2.i.i ], [ %127, %merge2.thread.i.i ]
-  %146 = phi i64 [ %132, %then.i.i.i.i ], [ %132, %merge2.i.i ], [ %125, %merge2.thread.i.i ]
-  %parent.030.i.i = phi i32 [ %135, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
-  %hash.0.i.i.i.i = phi i64 [ %143, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
-  %147 = load i32, ptr %85, align 4
-  %148 = icmp sgt i32 %147, 0
-  br i1 %148, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
+  %154 = phi ptr [ %150, %then.i.i.i.i ], [ %150, %merge2.i.i ], [ %141, %merge2.thread.i.i ]
+  %155 = phi i32 [ %146, %then.i.i.i.i ], [ %146, %merge2.i.i ], [ %137, %merge2.thread.i.i ]
+  %156 = phi i64 [ %142, %then.i.i.i.i ], [ %142, %merge2.i.i ], [ %135, %merge2.thread.i.i ]
+  %parent.030.i.i = phi i32 [ %145, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
+  %hash.0.i.i.i.i = phi i64 [ %153, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
+  %157 = load i32, ptr %95, align 4
+  %158 = icmp sgt i32 %157, 0
+  br i1 %158, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
 
 forbody.preheader.i.i.i.i:                        ; preds = %merge.i.i.i.i
-  %wide.trip.count.i.i.i.i = zext nneg i32 %147 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %157 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i, 7
-  %149 = icmp ult i32 %147, 8
-  br i1 %149, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
+  %159 = icmp ult i32 %157, 8
+  br i1 %159, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i, 2147483640
@@ -1355,692 +1371,692 @@ forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %205, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %215, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %150 = getelementptr i32, ptr %144, i64 %indvars.iv.i.i.i.i
-  %151 = load i32, ptr %150, align 4
-  %152 = zext i32 %151 to i64
-  %153 = xor i64 %hash.19.i.i.i.i, %152
-  %154 = mul i64 %153, -7046029254386353131
-  %155 = lshr i64 %154, 32
+  %160 = getelementptr i32, ptr %154, i64 %indvars.iv.i.i.i.i
+  %161 = load i32, ptr %160, align 4
+  %162 = zext i32 %161 to i64
+  %163 = xor i64 %hash.19.i.i.i.i, %162
+  %164 = mul i64 %163, -7046029254386353131
+  %165 = lshr i64 %164, 32
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %156 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i
-  %157 = load i32, ptr %156, align 4
-  %158 = zext i32 %157 to i64
-  %159 = xor i64 %155, %158
-  %160 = xor i64 %159, %154
-  %161 = mul i64 %160, -7046029254386353131
-  %162 = lshr i64 %161, 32
+  %166 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i
+  %167 = load i32, ptr %166, align 4
+  %168 = zext i32 %167 to i64
+  %169 = xor i64 %165, %168
+  %170 = xor i64 %169, %164
+  %171 = mul i64 %170, -7046029254386353131
+  %172 = lshr i64 %171, 32
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %163 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.1
-  %164 = load i32, ptr %163, align 4
-  %165 = zext i32 %164 to i64
-  %166 = xor i64 %162, %165
-  %167 = xor i64 %166, %161
-  %168 = mul i64 %167, -7046029254386353131
-  %169 = lshr i64 %168, 32
+  %173 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.1
+  %174 = load i32, ptr %173, align 4
+  %175 = zext i32 %174 to i64
+  %176 = xor i64 %172, %175
+  %177 = xor i64 %176, %171
+  %178 = mul i64 %177, -7046029254386353131
+  %179 = lshr i64 %178, 32
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %170 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.2
-  %171 = load i32, ptr %170, align 4
-  %172 = zext i32 %171 to i64
-  %173 = xor i64 %169, %172
-  %174 = xor i64 %173, %168
-  %175 = mul i64 %174, -7046029254386353131
-  %176 = lshr i64 %175, 32
+  %180 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.2
+  %181 = load i32, ptr %180, align 4
+  %182 = zext i32 %181 to i64
+  %183 = xor i64 %179, %182
+  %184 = xor i64 %183, %178
+  %185 = mul i64 %184, -7046029254386353131
+  %186 = lshr i64 %185, 32
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %177 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.3
-  %178 = load i32, ptr %177, align 4
-  %179 = zext i32 %178 to i64
-  %180 = xor i64 %176, %179
-  %181 = xor i64 %180, %175
-  %182 = mul i64 %181, -7046029254386353131
-  %183 = lshr i64 %182, 32
+  %187 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.3
+  %188 = load i32, ptr %187, align 4
+  %189 = zext i32 %188 to i64
+  %190 = xor i64 %186, %189
+  %191 = xor i64 %190, %185
+  %192 = mul i64 %191, -7046029254386353131
+  %193 = lshr i64 %192, 32
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %184 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.4
-  %185 = load i32, ptr %184, align 4
-  %186 = zext i32 %185 to i64
-  %187 = xor i64 %183, %186
-  %188 = xor i64 %187, %182
-  %189 = mul i64 %188, -7046029254386353131
-  %190 = lshr i64 %189, 32
+  %194 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.4
+  %195 = load i32, ptr %194, align 4
+  %196 = zext i32 %195 to i64
+  %197 = xor i64 %193, %196
+  %198 = xor i64 %197, %192
+  %199 = mul i64 %198, -7046029254386353131
+  %200 = lshr i64 %199, 32
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %191 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.5
-  %192 = load i32, ptr %191, align 4
-  %193 = zext i32 %192 to i64
-  %194 = xor i64 %190, %193
-  %195 = xor i64 %194, %189
-  %196 = mul i64 %195, -7046029254386353131
-  %197 = lshr i64 %196, 32
+  %201 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.5
+  %202 = load i32, ptr %201, align 4
+  %203 = zext i32 %202 to i64
+  %204 = xor i64 %200, %203
+  %205 = xor i64 %204, %199
+  %206 = mul i64 %205, -7046029254386353131
+  %207 = lshr i64 %206, 32
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %198 = getelementptr i32, ptr %144, i64 %indvars.iv.next.i.i.i.i.6
-  %199 = load i32, ptr %198, align 4
-  %200 = zext i32 %199 to i64
-  %201 = xor i64 %197, %200
-  %202 = xor i64 %201, %196
-  %203 = mul i64 %202, -7046029254386353131
-  %204 = lshr i64 %203, 32
-  %205 = xor i64 %204, %203
+  %208 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.6
+  %209 = load i32, ptr %208, align 4
+  %210 = zext i32 %209 to i64
+  %211 = xor i64 %207, %210
+  %212 = xor i64 %211, %206
+  %213 = mul i64 %212, -7046029254386353131
+  %214 = lshr i64 %213, 32
+  %215 = xor i64 %214, %213
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i
-  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %205, %forbody.i.i.i.i ]
+  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %215, %forbody.i.i.i.i ]
   %indvars.iv.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %205, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %215, %forbody.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil
   %indvars.iv.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.epil, %forbody.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.epil = phi i64 [ %212, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.epil = phi i64 [ %222, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %206 = getelementptr i32, ptr %144, i64 %indvars.iv.i.i.i.i.epil
-  %207 = load i32, ptr %206, align 4
-  %208 = zext i32 %207 to i64
-  %209 = xor i64 %hash.19.i.i.i.i.epil, %208
-  %210 = mul i64 %209, -7046029254386353131
-  %211 = lshr i64 %210, 32
-  %212 = xor i64 %211, %210
+  %216 = getelementptr i32, ptr %154, i64 %indvars.iv.i.i.i.i.epil
+  %217 = load i32, ptr %216, align 4
+  %218 = zext i32 %217 to i64
+  %219 = xor i64 %hash.19.i.i.i.i.epil, %218
+  %220 = mul i64 %219, -7046029254386353131
+  %221 = lshr i64 %220, 32
+  %222 = xor i64 %221, %220
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil, !llvm.loop !0
 
 "$PagePool.prefix_hash.exit.i.i.i":               ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil, %merge.i.i.i.i
-  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %212, %forbody.i.i.i.i.epil ]
-  %213 = load i64, ptr %86, align 8
-  %214 = and i64 %213, %hash.1.lcssa.i.i.i.i
-  %.val14.i.i.i.i = load i32, ptr %87, align 4
-  %.val15.i.i.i.i = load ptr, ptr %88, align 8
-  %215 = add i32 %.val14.i.i.i.i, -1
-  %216 = sext i32 %215 to i64
-  %217 = and i64 %214, %216
-  %218 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %217
-  %page.018.i.i.i.i = load i32, ptr %218, align 4
+  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %222, %forbody.i.i.i.i.epil ]
+  %223 = load i64, ptr %96, align 8
+  %224 = and i64 %223, %hash.1.lcssa.i.i.i.i
+  %.val14.i.i.i.i = load i32, ptr %97, align 4
+  %.val15.i.i.i.i = load ptr, ptr %98, align 8
+  %225 = add i32 %.val14.i.i.i.i, -1
+  %226 = sext i32 %225 to i64
+  %227 = and i64 %224, %226
+  %228 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %227
+  %page.018.i.i.i.i = load i32, ptr %228, align 4
   %.not19.i.i.i.i = icmp eq i32 %page.018.i.i.i.i, -1
-  %.val38.pre.i.i.i = load ptr, ptr %83, align 8
+  %.val38.pre.i.i.i = load ptr, ptr %93, align 8
   br i1 %.not19.i.i.i.i, label %merge.i.i.i, label %whilebody.lr.ph.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i:                          ; preds = %"$PagePool.prefix_hash.exit.i.i.i"
-  %219 = sext i32 %147 to i64
-  %220 = shl nsw i64 %219, 2
+  %229 = sext i32 %157 to i64
+  %230 = shl nsw i64 %229, 2
   br label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %merge2.i.i.i.i, %whilebody.lr.ph.i.i.i.i
   %page.020.i.i.i.i = phi i32 [ %page.018.i.i.i.i, %whilebody.lr.ph.i.i.i.i ], [ %page.0.i.i.i.i, %merge2.i.i.i.i ]
-  %221 = sext i32 %page.020.i.i.i.i to i64
-  %222 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %221
-  %223 = getelementptr i8, ptr %222, i64 32
-  %224 = load i64, ptr %223, align 8
-  %225 = icmp eq i64 %224, %214
-  br i1 %225, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
+  %231 = sext i32 %page.020.i.i.i.i to i64
+  %232 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %231
+  %233 = getelementptr i8, ptr %232, i64 32
+  %234 = load i64, ptr %233, align 8
+  %235 = icmp eq i64 %234, %224
+  br i1 %235, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i
-  %.val17.i.i.i.i = load ptr, ptr %89, align 8
-  %226 = mul nsw i64 %221, %219
-  %227 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %226
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr %227, ptr readonly %144, i64 %220)
-  %228 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %228, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
+  %.val17.i.i.i.i = load ptr, ptr %99, align 8
+  %236 = mul nsw i64 %231, %229
+  %237 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %236
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr %237, ptr readonly %154, i64 %230)
+  %238 = icmp eq i32 %bcmp.i.i.i.i, 0
+  br i1 %238, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %whilebody.i.i.i.i
-  %229 = getelementptr i8, ptr %222, i64 8
-  %230 = load i32, ptr %229, align 4
-  %231 = icmp eq i32 %230, %parent.030.i.i
-  br i1 %231, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
+  %239 = getelementptr i8, ptr %232, i64 8
+  %240 = load i32, ptr %239, align 4
+  %241 = icmp eq i32 %240, %parent.030.i.i
+  br i1 %241, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %and.lhs.true3.i.i.i.i, %and.lhs.true.i.i.i.i, %whilebody.i.i.i.i
-  %232 = getelementptr i8, ptr %222, i64 24
-  %page.0.i.i.i.i = load i32, ptr %232, align 4
+  %242 = getelementptr i8, ptr %232, i64 24
+  %page.0.i.i.i.i = load i32, ptr %242, align 4
   %.not.i44.i.i.i = icmp eq i32 %page.0.i.i.i.i, -1
   br i1 %.not.i44.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %merge2.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i"
-  %233 = sext i32 %145 to i64
-  %234 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %233
-  %235 = getelementptr i8, ptr %234, i64 32
-  store i64 %214, ptr %235, align 8
-  %236 = getelementptr i8, ptr %234, i64 8
-  store i32 %parent.030.i.i, ptr %236, align 4
-  %237 = getelementptr i8, ptr %234, i64 12
-  store i32 0, ptr %237, align 4
-  %238 = load i32, ptr %218, align 4
-  %239 = getelementptr i8, ptr %234, i64 24
-  store i32 %238, ptr %239, align 4
-  %240 = getelementptr i8, ptr %234, i64 4
-  store i8 1, ptr %240, align 1
-  store i32 %145, ptr %218, align 4
+  %243 = sext i32 %155 to i64
+  %244 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %243
+  %245 = getelementptr i8, ptr %244, i64 32
+  store i64 %224, ptr %245, align 8
+  %246 = getelementptr i8, ptr %244, i64 8
+  store i32 %parent.030.i.i, ptr %246, align 4
+  %247 = getelementptr i8, ptr %244, i64 12
+  store i32 0, ptr %247, align 4
+  %248 = load i32, ptr %228, align 4
+  %249 = getelementptr i8, ptr %244, i64 24
+  store i32 %248, ptr %249, align 4
+  %250 = getelementptr i8, ptr %244, i64 4
+  store i8 1, ptr %250, align 1
+  store i32 %155, ptr %228, align 4
   br i1 %.not.i.i31.i.i, label %merge2.i.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i.i.i
-  %.val37.i.i.i = load ptr, ptr %83, align 8
-  %241 = sext i32 %parent.030.i.i to i64
-  %242 = getelementptr %10, ptr %.val37.i.i.i, i64 %241, i32 4
-  %243 = load i32, ptr %242, align 4
-  %244 = add i32 %243, 1
-  store i32 %244, ptr %242, align 4
+  %.val37.i.i.i = load ptr, ptr %93, align 8
+  %251 = sext i32 %parent.030.i.i to i64
+  %252 = getelementptr %10, ptr %.val37.i.i.i, i64 %251, i32 4
+  %253 = load i32, ptr %252, align 4
+  %254 = add i32 %253, 1
+  store i32 %254, ptr %252, align 4
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then3.i.i.i, %merge.i.i.i
-  %.val41.i.i.i = load i32, ptr %85, align 4
-  %.val42.i.i.i = load ptr, ptr %89, align 8
-  %245 = sext i32 %.val41.i.i.i to i64
-  %246 = mul nsw i64 %245, %233
-  %247 = getelementptr i32, ptr %.val42.i.i.i, i64 %246
-  %248 = shl nsw i64 %245, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %247, ptr readonly align 1 %144, i64 %248, i1 false)
-  %249 = load i64, ptr %90, align 8
-  %250 = add i64 %249, 1
-  store i64 %250, ptr %90, align 8
-  call fastcc void @"$PagePool.tell"(ptr nonnull %84, i32 1, i32 %145)
-  %.pre.i.i = load ptr, ptr %118, align 8
+  %.val41.i.i.i = load i32, ptr %95, align 4
+  %.val42.i.i.i = load ptr, ptr %99, align 8
+  %255 = sext i32 %.val41.i.i.i to i64
+  %256 = mul nsw i64 %255, %243
+  %257 = getelementptr i32, ptr %.val42.i.i.i, i64 %256
+  %258 = shl nsw i64 %255, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %257, ptr readonly align 1 %154, i64 %258, i1 false)
+  %259 = load i64, ptr %100, align 8
+  %260 = add i64 %259, 1
+  store i64 %260, ptr %100, align 8
+  call fastcc void @"$PagePool.tell"(ptr nonnull %94, i32 1, i32 %155)
+  %.pre.i.i = load ptr, ptr %128, align 8
   br label %"$PagePool.register.exit.i.i"
 
 "$PagePool.register.exit.i.i":                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i
-  %251 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %124, %and.lhs.true.i.i.i.i ]
-  %common.ret.op.i.i.i = phi i32 [ %145, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
-  %252 = getelementptr i32, ptr %251, i64 %146
-  %253 = load i32, ptr %252, align 4
-  %.not.i.i.i = icmp eq i32 %253, %common.ret.op.i.i.i
+  %261 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %134, %and.lhs.true.i.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %155, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
+  %262 = getelementptr i32, ptr %261, i64 %156
+  %263 = load i32, ptr %262, align 4
+  %.not.i.i.i = icmp eq i32 %263, %common.ret.op.i.i.i
   br i1 %.not.i.i.i, label %"$Scheduler.share_page.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %"$PagePool.register.exit.i.i"
-  %.val.i.i24.i.i = load ptr, ptr %83, align 8
-  %254 = sext i32 %common.ret.op.i.i.i to i64
-  %255 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %254
-  %256 = load i32, ptr %255, align 4
-  %257 = icmp eq i32 %256, 0
-  br i1 %257, label %then.i.i27.i.i, label %"$PagePool.retain.exit.i.i.i"
+  %.val.i.i24.i.i = load ptr, ptr %93, align 8
+  %264 = sext i32 %common.ret.op.i.i.i to i64
+  %265 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %264
+  %266 = load i32, ptr %265, align 4
+  %267 = icmp eq i32 %266, 0
+  br i1 %267, label %then.i.i27.i.i, label %"$PagePool.retain.exit.i.i.i"
 
 then.i.i27.i.i:                                   ; preds = %then.i.i.i
-  %258 = getelementptr i8, ptr %255, i64 16
-  %259 = load i32, ptr %258, align 4
-  %260 = icmp eq i32 %259, -1
-  %261 = getelementptr i8, ptr %255, i64 20
-  %262 = load i32, ptr %261, align 4
-  %263 = sext i32 %259 to i64
-  %264 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %263, i32 6
-  %.sink.i.i.i.i.i = select i1 %260, ptr %91, ptr %264
-  store i32 %262, ptr %.sink.i.i.i.i.i, align 4
-  %265 = icmp eq i32 %262, -1
-  %266 = load i32, ptr %258, align 4
-  br i1 %265, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
+  %268 = getelementptr i8, ptr %265, i64 16
+  %269 = load i32, ptr %268, align 4
+  %270 = icmp eq i32 %269, -1
+  %271 = getelementptr i8, ptr %265, i64 20
+  %272 = load i32, ptr %271, align 4
+  %273 = sext i32 %269 to i64
+  %274 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %273, i32 6
+  %.sink.i.i.i.i.i = select i1 %270, ptr %101, ptr %274
+  store i32 %272, ptr %.sink.i.i.i.i.i, align 4
+  %275 = icmp eq i32 %272, -1
+  %276 = load i32, ptr %268, align 4
+  br i1 %275, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
 
 else4.i.i.i.i.i:                                  ; preds = %then.i.i27.i.i
-  %267 = load ptr, ptr %83, align 8
-  %268 = sext i32 %262 to i64
-  %269 = getelementptr %10, ptr %267, i64 %268, i32 5
+  %277 = load ptr, ptr %93, align 8
+  %278 = sext i32 %272 to i64
+  %279 = getelementptr %10, ptr %277, i64 %278, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %then.i.i27.i.i
-  %.sink19.i.i.i.i.i = phi ptr [ %269, %else4.i.i.i.i.i ], [ %92, %then.i.i27.i.i ]
-  store i32 %266, ptr %.sink19.i.i.i.i.i, align 4
-  %270 = load <2 x i32>, ptr %94, align 4
-  %271 = add <2 x i32> %270, <i32 1, i32 -1>
-  store <2 x i32> %271, ptr %94, align 4
-  %.pre.i.i.i.i = load i32, ptr %255, align 4
+  %.sink19.i.i.i.i.i = phi ptr [ %279, %else4.i.i.i.i.i ], [ %102, %then.i.i27.i.i ]
+  store i32 %276, ptr %.sink19.i.i.i.i.i, align 4
+  %280 = load <2 x i32>, ptr %104, align 4
+  %281 = add <2 x i32> %280, <i32 1, i32 -1>
+  store <2 x i32> %281, ptr %104, align 4
+  %.pre.i.i.i.i = load i32, ptr %265, align 4
   br label %"$PagePool.retain.exit.i.i.i"
 
 "$PagePool.retain.exit.i.i.i":                    ; preds = %"$PagePool.remove_cached.exit.i.i.i.i", %then.i.i.i
-  %272 = phi i32 [ %256, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
-  %273 = add i32 %272, 1
-  store i32 %273, ptr %255, align 4
-  %.val.i12.i.i.i = load ptr, ptr %83, align 8
-  %274 = sext i32 %253 to i64
-  %275 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %274
-  %276 = load i32, ptr %275, align 4
-  %277 = add i32 %276, -1
-  store i32 %277, ptr %275, align 4
-  %278 = load i64, ptr %90, align 8
-  %279 = add i64 %278, 1
-  store i64 %279, ptr %90, align 8
-  %280 = load i32, ptr %275, align 4
-  %281 = icmp sgt i32 %280, 0
-  br i1 %281, label %"$PagePool.release.exit.i.i.i", label %merge.i.i25.i.i
+  %282 = phi i32 [ %266, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
+  %283 = add i32 %282, 1
+  store i32 %283, ptr %265, align 4
+  %.val.i12.i.i.i = load ptr, ptr %93, align 8
+  %284 = sext i32 %263 to i64
+  %285 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %284
+  %286 = load i32, ptr %285, align 4
+  %287 = add i32 %286, -1
+  store i32 %287, ptr %285, align 4
+  %288 = load i64, ptr %100, align 8
+  %289 = add i64 %288, 1
+  store i64 %289, ptr %100, align 8
+  %290 = load i32, ptr %285, align 4
+  %291 = icmp sgt i32 %290, 0
+  br i1 %291, label %"$PagePool.release.exit.i.i.i", label %merge.i.i25.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %else4.i.i.i.i, %"$PagePool.add_newest.exit.i.i.i.i"
-  %.sink.i.i = phi ptr [ %300, %else4.i.i.i.i ], [ %91, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  %.sink.i.i.i.i = phi ptr [ %96, %else4.i.i.i.i ], [ %93, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  store i32 %253, ptr %.sink.i.i, align 4
-  %282 = load i32, ptr %.sink.i.i.i.i, align 4
-  %283 = add i32 %282, 1
-  store i32 %283, ptr %.sink.i.i.i.i, align 4
+  %.sink.i.i = phi ptr [ %310, %else4.i.i.i.i ], [ %101, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  %.sink.i.i.i.i = phi ptr [ %106, %else4.i.i.i.i ], [ %103, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  store i32 %263, ptr %.sink.i.i, align 4
+  %292 = load i32, ptr %.sink.i.i.i.i, align 4
+  %293 = add i32 %292, 1
+  store i32 %293, ptr %.sink.i.i.i.i, align 4
   br label %"$PagePool.release.exit.i.i.i"
 
 merge.i.i25.i.i:                                  ; preds = %"$PagePool.retain.exit.i.i.i"
-  %284 = load i32, ptr %94, align 4
-  %285 = add i32 %284, -1
-  store i32 %285, ptr %94, align 4
-  %286 = getelementptr i8, ptr %275, i64 4
-  %287 = load i8, ptr %286, align 1
-  %288 = trunc i8 %287 to i1
-  br i1 %288, label %then3.i.i.i.i, label %else4.i.i.i.i
+  %294 = load i32, ptr %104, align 4
+  %295 = add i32 %294, -1
+  store i32 %295, ptr %104, align 4
+  %296 = getelementptr i8, ptr %285, i64 4
+  %297 = load i8, ptr %296, align 1
+  %298 = trunc i8 %297 to i1
+  br i1 %298, label %then3.i.i.i.i, label %else4.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
-  %.val.i.i.i.i.i = load ptr, ptr %83, align 8
-  %289 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %274
-  %290 = getelementptr i8, ptr %289, i64 16
-  store i32 -1, ptr %290, align 4
-  %291 = load i32, ptr %91, align 4
-  %292 = getelementptr i8, ptr %289, i64 20
-  store i32 %291, ptr %292, align 4
-  %293 = icmp eq i32 %291, -1
-  br i1 %293, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
+  %.val.i.i.i.i.i = load ptr, ptr %93, align 8
+  %299 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %284
+  %300 = getelementptr i8, ptr %299, i64 16
+  store i32 -1, ptr %300, align 4
+  %301 = load i32, ptr %101, align 4
+  %302 = getelementptr i8, ptr %299, i64 20
+  store i32 %301, ptr %302, align 4
+  %303 = icmp eq i32 %301, -1
+  br i1 %303, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %then3.i.i.i.i
-  %294 = load ptr, ptr %83, align 8
-  %295 = sext i32 %291 to i64
-  %296 = getelementptr %10, ptr %294, i64 %295, i32 5
+  %304 = load ptr, ptr %93, align 8
+  %305 = sext i32 %301 to i64
+  %306 = getelementptr %10, ptr %304, i64 %305, i32 5
   br label %"$PagePool.add_newest.exit.i.i.i.i"
 
 "$PagePool.add_newest.exit.i.i.i.i":              ; preds = %else.i.i.i.i.i, %then3.i.i.i.i
-  %.sink.i.i13.i.i.i = phi ptr [ %296, %else.i.i.i.i.i ], [ %92, %then3.i.i.i.i ]
-  store i32 %253, ptr %.sink.i.i13.i.i.i, align 4
+  %.sink.i.i13.i.i.i = phi ptr [ %306, %else.i.i.i.i.i ], [ %102, %then3.i.i.i.i ]
+  store i32 %263, ptr %.sink.i.i13.i.i.i, align 4
   br label %common.ret.sink.split.i.i.i.i
 
 else4.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
-  %297 = load ptr, ptr %95, align 8
-  %298 = load i32, ptr %96, align 4
-  %299 = sext i32 %298 to i64
-  %300 = getelementptr i32, ptr %297, i64 %299
+  %307 = load ptr, ptr %105, align 8
+  %308 = load i32, ptr %106, align 4
+  %309 = sext i32 %308 to i64
+  %310 = getelementptr i32, ptr %307, i64 %309
   br label %common.ret.sink.split.i.i.i.i
 
 "$PagePool.release.exit.i.i.i":                   ; preds = %common.ret.sink.split.i.i.i.i, %"$PagePool.retain.exit.i.i.i"
-  %301 = load ptr, ptr %118, align 8
-  %302 = getelementptr i32, ptr %301, i64 %146
-  store i32 %common.ret.op.i.i.i, ptr %302, align 4
-  %303 = load ptr, ptr %97, align 8
-  %304 = load i32, ptr %120, align 4
-  %305 = getelementptr i8, ptr %303, i64 52
-  %.val.i14.i.i.i = load i32, ptr %305, align 4
-  %306 = getelementptr i8, ptr %303, i64 280
-  %.val3.i.i.i.i = load ptr, ptr %306, align 8
-  %307 = sext i32 %304 to i64
-  %308 = sext i32 %.val.i14.i.i.i to i64
-  %309 = mul nsw i64 %308, %307
-  %310 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %309
-  %311 = getelementptr i32, ptr %310, i64 %146
-  store i32 %common.ret.op.i.i.i, ptr %311, align 4
-  %312 = load i32, ptr %120, align 4
-  %313 = load i32, ptr %98, align 4
-  %314 = call i32 @llvm.smin.i32(i32 %313, i32 %312)
-  store i32 %314, ptr %98, align 4
-  %315 = add i32 %312, 1
-  %316 = load i32, ptr %99, align 4
-  %317 = call i32 @llvm.smax.i32(i32 %315, i32 %316)
-  store i32 %317, ptr %99, align 4
+  %311 = load ptr, ptr %128, align 8
+  %312 = getelementptr i32, ptr %311, i64 %156
+  store i32 %common.ret.op.i.i.i, ptr %312, align 4
+  %313 = load ptr, ptr %107, align 8
+  %314 = load i32, ptr %130, align 4
+  %315 = getelementptr i8, ptr %313, i64 52
+  %.val.i14.i.i.i = load i32, ptr %315, align 4
+  %316 = getelementptr i8, ptr %313, i64 280
+  %.val3.i.i.i.i = load ptr, ptr %316, align 8
+  %317 = sext i32 %314 to i64
+  %318 = sext i32 %.val.i14.i.i.i to i64
+  %319 = mul nsw i64 %318, %317
+  %320 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %319
+  %321 = getelementptr i32, ptr %320, i64 %156
+  store i32 %common.ret.op.i.i.i, ptr %321, align 4
+  %322 = load i32, ptr %130, align 4
+  %323 = load i32, ptr %108, align 4
+  %324 = call i32 @llvm.smin.i32(i32 %323, i32 %322)
+  store i32 %324, ptr %108, align 4
+  %325 = add i32 %322, 1
+  %326 = load i32, ptr %109, align 4
+  %327 = call i32 @llvm.smax.i32(i32 %325, i32 %326)
+  store i32 %327, ptr %109, align 4
   br label %"$Scheduler.share_page.exit.i.i"
 
 "$Scheduler.share_page.exit.i.i":                 ; preds = %"$PagePool.release.exit.i.i.i", %"$PagePool.register.exit.i.i"
-  store i32 %121, ptr %114, align 4
-  %318 = add i32 %121, 1
-  %319 = mul i32 %318, %108
-  %.not.i.i = icmp sgt i32 %319, %113
+  store i32 %131, ptr %124, align 4
+  %328 = add i32 %131, 1
+  %329 = mul i32 %328, %118
+  %.not.i.i = icmp sgt i32 %329, %123
   br i1 %.not.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.i.i
 
-"$Scheduler.register_prompt_pages.exit.i":        ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i23, %then.i21
-  %320 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
-  br i1 %320, label %then3.i, label %merge1.i
+"$Scheduler.register_prompt_pages.exit.i":        ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i, %then.i20
+  %330 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
+  br i1 %330, label %then3.i, label %merge1.i21
 
 then3.i:                                          ; preds = %"$Scheduler.register_prompt_pages.exit.i"
-  %321 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
-  %.val.i.i.i = load i64, ptr %321, align 8
-  %322 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %.val9.i.i.i = load i32, ptr %322, align 4
-  %323 = trunc i64 %.val.i.i.i to i32
-  %324 = sub i32 %323, %.val9.i.i.i
-  %325 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
-  %326 = load i32, ptr %325, align 4
-  %327 = icmp slt i32 %324, %326
-  %.pre48.i = load ptr, ptr %97, align 8
-  br i1 %327, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
+  %331 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
+  %.val.i.i.i = load i64, ptr %331, align 8
+  %332 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %.val9.i.i.i = load i32, ptr %332, align 4
+  %333 = trunc i64 %.val.i.i.i to i32
+  %334 = sub i32 %333, %.val9.i.i.i
+  %335 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
+  %336 = load i32, ptr %335, align 4
+  %337 = icmp slt i32 %334, %336
+  %.pre48.i = load ptr, ptr %107, align 8
+  br i1 %337, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
 then.i.i38.i:                                     ; preds = %and.lhs.true.i.i.i
-  %328 = getelementptr i8, ptr %.pre48.i, i64 68
-  %329 = load i32, ptr %328, align 4
-  %330 = sext i32 %329 to i64
-  %331 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
-  %332 = load ptr, ptr %331, align 8
-  %333 = sext i32 %324 to i64
-  %334 = mul nsw i64 %330, %333
-  %335 = getelementptr float, ptr %332, i64 %334
-  %336 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %337 = mul nsw i64 %330, %336
-  %338 = getelementptr float, ptr %341, i64 %337
-  %339 = shl nsw i64 %330, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %335, ptr align 1 %338, i64 %339, i1 false)
-  %.pre.i = load ptr, ptr %97, align 8
+  %338 = getelementptr i8, ptr %.pre48.i, i64 68
+  %339 = load i32, ptr %338, align 4
+  %340 = sext i32 %339 to i64
+  %341 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
+  %342 = load ptr, ptr %341, align 8
+  %343 = sext i32 %334 to i64
+  %344 = mul nsw i64 %340, %343
+  %345 = getelementptr float, ptr %342, i64 %344
+  %346 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %347 = mul nsw i64 %340, %346
+  %348 = getelementptr float, ptr %351, i64 %347
+  %349 = shl nsw i64 %340, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %345, ptr align 1 %348, i64 %349, i1 false)
+  %.pre.i = load ptr, ptr %107, align 8
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %340 = getelementptr i8, ptr %.pre48.i, i64 344
-  %341 = load ptr, ptr %340, align 8
-  %.not.i.i37.i = icmp eq ptr %341, null
+  %350 = getelementptr i8, ptr %.pre48.i, i64 344
+  %351 = load ptr, ptr %350, align 8
+  %.not.i.i37.i = icmp eq ptr %351, null
   br i1 %.not.i.i37.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i38.i
 
 "$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i38.i, %then3.i
-  %342 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
-  %343 = getelementptr i8, ptr %342, i64 304
-  %344 = load ptr, ptr %343, align 8
-  %345 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %346 = getelementptr i32, ptr %344, i64 %345
-  %347 = load i32, ptr %346, align 4
-  %348 = getelementptr i8, ptr %342, i64 312
-  %349 = load ptr, ptr %348, align 8
-  %350 = getelementptr i32, ptr %349, i64 %345
-  %351 = load i32, ptr %350, align 4
-  %352 = icmp eq i32 %351, 0
-  br i1 %352, label %then.i.i22, label %else.i.i
+  %352 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
+  %353 = getelementptr i8, ptr %352, i64 304
+  %354 = load ptr, ptr %353, align 8
+  %355 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %356 = getelementptr i32, ptr %354, i64 %355
+  %357 = load i32, ptr %356, align 4
+  %358 = getelementptr i8, ptr %352, i64 312
+  %359 = load ptr, ptr %358, align 8
+  %360 = getelementptr i32, ptr %359, i64 %355
+  %361 = load i32, ptr %360, align 4
+  %362 = icmp eq i32 %361, 0
+  br i1 %362, label %then.i.i23, label %else.i.i
 
-then.i.i22:                                       ; preds = %"$Scheduler.capture_logits.exit.i.i"
+then.i.i23:                                       ; preds = %"$Scheduler.capture_logits.exit.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i)
-  %353 = load i64, ptr %321, align 8
-  %354 = add i64 %353, -1
-  %.val5.i.i.i = load i32, ptr %322, align 4
-  %355 = trunc i64 %353 to i32
-  %356 = sub i32 %355, %.val5.i.i.i
-  %357 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %354, i32 %356)
-  %358 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %359 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %360 = load i32, ptr %359, align 4
-  %361 = icmp sgt i32 %360, 0
-  br i1 %361, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %363 = load i64, ptr %331, align 8
+  %364 = add i64 %363, -1
+  %.val5.i.i.i = load i32, ptr %332, align 4
+  %365 = trunc i64 %363 to i32
+  %366 = sub i32 %365, %.val5.i.i.i
+  %367 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %364, i32 %366)
+  %368 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %369 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %370 = load i32, ptr %369, align 4
+  %371 = icmp sgt i32 %370, 0
+  br i1 %371, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
 whilebody.i.i.i36.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
-  %362 = getelementptr i8, ptr %375, i64 4
-  store i8 0, ptr %362, align 1
-  call fastcc void @"$PagePool.tell"(ptr %84, i32 2, i32 %373)
-  %363 = load i64, ptr %90, align 8
-  %364 = add i64 %363, 1
-  store i64 %364, ptr %90, align 8
-  %365 = load i32, ptr %359, align 4
-  %366 = add i32 %365, -1
-  store i32 %366, ptr %359, align 4
-  %367 = icmp sgt i32 %366, 0
-  br i1 %367, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %372 = getelementptr i8, ptr %385, i64 4
+  store i8 0, ptr %372, align 1
+  call fastcc void @"$PagePool.tell"(ptr %94, i32 2, i32 %383)
+  %373 = load i64, ptr %100, align 8
+  %374 = add i64 %373, 1
+  store i64 %374, ptr %100, align 8
+  %375 = load i32, ptr %369, align 4
+  %376 = add i32 %375, -1
+  store i32 %376, ptr %369, align 4
+  %377 = icmp sgt i32 %376, 0
+  br i1 %377, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
-and.lhs.true.i.i.i34.i:                           ; preds = %then.i.i22, %whilebody.i.i.i36.i
-  %368 = phi i32 [ %366, %whilebody.i.i.i36.i ], [ %360, %then.i.i22 ]
-  %369 = load ptr, ptr %358, align 8
-  %370 = zext nneg i32 %368 to i64
-  %371 = getelementptr i32, ptr %369, i64 %370
-  %372 = getelementptr i8, ptr %371, i64 -4
-  %373 = load i32, ptr %372, align 4
-  %.val.i.i.i.i35.i = load ptr, ptr %83, align 8
-  %374 = sext i32 %373 to i64
-  %375 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %374
-  %376 = getelementptr i8, ptr %375, i64 12
-  %377 = load i32, ptr %376, align 4
-  %378 = icmp sgt i32 %377, 0
-  br i1 %378, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
+and.lhs.true.i.i.i34.i:                           ; preds = %then.i.i23, %whilebody.i.i.i36.i
+  %378 = phi i32 [ %376, %whilebody.i.i.i36.i ], [ %370, %then.i.i23 ]
+  %379 = load ptr, ptr %368, align 8
+  %380 = zext nneg i32 %378 to i64
+  %381 = getelementptr i32, ptr %379, i64 %380
+  %382 = getelementptr i8, ptr %381, i64 -4
+  %383 = load i32, ptr %382, align 4
+  %.val.i.i.i.i35.i = load ptr, ptr %93, align 8
+  %384 = sext i32 %383 to i64
+  %385 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %384
+  %386 = getelementptr i8, ptr %385, i64 12
+  %387 = load i32, ptr %386, align 4
+  %388 = icmp sgt i32 %387, 0
+  br i1 %388, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i34.i
-  %379 = load i32, ptr %375, align 4
-  %380 = icmp sgt i32 %379, 1
-  br i1 %380, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
+  %389 = load i32, ptr %385, align 4
+  %390 = icmp sgt i32 %389, 1
+  br i1 %390, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i
-  %381 = getelementptr i8, ptr %375, i64 32
-  %382 = load i64, ptr %381, align 8
-  %.val20.i.i.i.i.i.i = load i32, ptr %87, align 4
-  %.val21.i.i.i.i.i.i = load ptr, ptr %88, align 8
-  %383 = add i32 %.val20.i.i.i.i.i.i, -1
-  %384 = sext i32 %383 to i64
-  %385 = and i64 %382, %384
-  %386 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %385
-  %387 = load i32, ptr %386, align 4
-  %.not22.i.i.i.i.i.i = icmp eq i32 %387, %373
+  %391 = getelementptr i8, ptr %385, i64 32
+  %392 = load i64, ptr %391, align 8
+  %.val20.i.i.i.i.i.i = load i32, ptr %97, align 4
+  %.val21.i.i.i.i.i.i = load ptr, ptr %98, align 8
+  %393 = add i32 %.val20.i.i.i.i.i.i, -1
+  %394 = sext i32 %393 to i64
+  %395 = and i64 %392, %394
+  %396 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %395
+  %397 = load i32, ptr %396, align 4
+  %.not22.i.i.i.i.i.i = icmp eq i32 %397, %383
   br i1 %.not22.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i, %whilebody.i.i.i.i.i.i
-  %388 = phi i32 [ %391, %whilebody.i.i.i.i.i.i ], [ %387, %merge.i.i.i.i.i ]
-  %389 = sext i32 %388 to i64
-  %390 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %389, i32 7
-  %391 = load i32, ptr %390, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %391, %373
+  %398 = phi i32 [ %401, %whilebody.i.i.i.i.i.i ], [ %397, %merge.i.i.i.i.i ]
+  %399 = sext i32 %398 to i64
+  %400 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %399, i32 7
+  %401 = load i32, ptr %400, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %401, %383
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %386, %merge.i.i.i.i.i ], [ %390, %whilebody.i.i.i.i.i.i ]
-  %392 = getelementptr i8, ptr %375, i64 24
-  %393 = load i32, ptr %392, align 4
-  store i32 %393, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
-  %394 = getelementptr i8, ptr %375, i64 8
-  %395 = load i32, ptr %394, align 4
-  %.not18.i.i.i.i.i.i = icmp eq i32 %395, -1
+  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %396, %merge.i.i.i.i.i ], [ %400, %whilebody.i.i.i.i.i.i ]
+  %402 = getelementptr i8, ptr %385, i64 24
+  %403 = load i32, ptr %402, align 4
+  store i32 %403, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
+  %404 = getelementptr i8, ptr %385, i64 8
+  %405 = load i32, ptr %404, align 4
+  %.not18.i.i.i.i.i.i = icmp eq i32 %405, -1
   br i1 %.not18.i.i.i.i.i.i, label %whilebody.i.i.i36.i, label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
-  %.val.i.i.i.i.i.i = load ptr, ptr %83, align 8
-  %396 = sext i32 %395 to i64
-  %397 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %396, i32 4
-  %398 = load i32, ptr %397, align 4
-  %399 = add i32 %398, -1
-  store i32 %399, ptr %397, align 4
+  %.val.i.i.i.i.i.i = load ptr, ptr %93, align 8
+  %406 = sext i32 %405 to i64
+  %407 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %406, i32 4
+  %408 = load i32, ptr %407, align 4
+  %409 = add i32 %408, -1
+  store i32 %409, ptr %407, align 4
   br label %whilebody.i.i.i36.i
 
-"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i34.i, %whilebody.i.i.i36.i, %then.i.i22
-  %400 = load ptr, ptr %100, align 8
-  %401 = load i64, ptr %101, align 8
-  %402 = getelementptr %11, ptr %400, i64 %401
-  %403 = add i64 %401, 1
-  store i64 %403, ptr %101, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %402, i8 0, i64 472, i1 false)
-  %404 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %404, ptr %402, align 8
-  %405 = getelementptr i8, ptr %402, i64 8
-  store i32 3, ptr %405, align 4
-  %406 = getelementptr i8, ptr %402, i64 20
-  store i32 -1, ptr %406, align 4
-  %.val.i.i6.i.i.i = load i64, ptr %321, align 8
-  %.val17.i.i.i.i.i = load i32, ptr %322, align 4
-  %407 = trunc i64 %.val.i.i6.i.i.i to i32
-  %408 = sub i32 %407, %.val17.i.i.i.i.i
-  %409 = getelementptr i8, ptr %402, i64 24
-  store i32 %408, ptr %409, align 4
-  %410 = load i32, ptr %322, align 4
-  %411 = getelementptr i8, ptr %402, i64 28
-  store i32 %410, ptr %411, align 4
-  %412 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %413 = load i32, ptr %412, align 4
-  %414 = getelementptr i8, ptr %402, i64 32
-  store i32 %413, ptr %414, align 4
-  %415 = getelementptr i8, ptr %402, i64 36
-  store i32 -1, ptr %415, align 4
-  %416 = load i64, ptr %74, align 8
-  %417 = getelementptr i8, ptr %402, i64 208
-  store i64 %416, ptr %417, align 8
-  %418 = getelementptr i8, ptr %402, i64 12
-  store i32 6, ptr %418, align 4
-  %419 = getelementptr i8, ptr %402, i64 16
-  store i32 8, ptr %419, align 4
-  %420 = getelementptr i8, ptr %402, i64 216
-  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %420, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %2, ptr nonnull %segment.sroa.0.0.copyload.i)
+"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i34.i, %whilebody.i.i.i36.i, %then.i.i23
+  %410 = load ptr, ptr %110, align 8
+  %411 = load i64, ptr %111, align 8
+  %412 = getelementptr %11, ptr %410, i64 %411
+  %413 = add i64 %411, 1
+  store i64 %413, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %412, i8 0, i64 472, i1 false)
+  %414 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %414, ptr %412, align 8
+  %415 = getelementptr i8, ptr %412, i64 8
+  store i32 3, ptr %415, align 4
+  %416 = getelementptr i8, ptr %412, i64 20
+  store i32 -1, ptr %416, align 4
+  %.val.i.i6.i.i.i = load i64, ptr %331, align 8
+  %.val17.i.i.i.i.i = load i32, ptr %332, align 4
+  %417 = trunc i64 %.val.i.i6.i.i.i to i32
+  %418 = sub i32 %417, %.val17.i.i.i.i.i
+  %419 = getelementptr i8, ptr %412, i64 24
+  store i32 %418, ptr %419, align 4
+  %420 = load i32, ptr %332, align 4
+  %421 = getelementptr i8, ptr %412, i64 28
+  store i32 %420, ptr %421, align 4
+  %422 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %423 = load i32, ptr %422, align 4
+  %424 = getelementptr i8, ptr %412, i64 32
+  store i32 %423, ptr %424, align 4
+  %425 = getelementptr i8, ptr %412, i64 36
+  store i32 -1, ptr %425, align 4
+  %426 = load i64, ptr %84, align 8
+  %427 = getelementptr i8, ptr %412, i64 208
+  store i64 %426, ptr %427, align 8
+  %428 = getelementptr i8, ptr %412, i64 12
+  store i32 6, ptr %428, align 4
+  %429 = getelementptr i8, ptr %412, i64 16
+  store i32 8, ptr %429, align 4
+  %430 = getelementptr i8, ptr %412, i64 216
+  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %430, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i)
-  br label %merge1.i
+  br label %merge1.i21
 
 else.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
-  %422 = icmp slt i32 %347, 0
-  br i1 %422, label %then1.i.i, label %merge.i20.i
+  %432 = icmp slt i32 %357, 0
+  br i1 %432, label %then1.i.i, label %merge.i20.i22
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
-  %423 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i.i30.i.i = load ptr, ptr %423, align 8
+  %433 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i.i30.i.i = load ptr, ptr %433, align 8
   %.not.i.i.i.i.i = icmp eq ptr %.val.i.i.i30.i.i, null
   br i1 %.not.i.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i", label %"$Sequence.is_restricted.exit.i.i.i.i"
 
 "$Sequence.is_restricted.exit.i.i.i.i":           ; preds = %then1.i.i
-  %424 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %425 = load i8, ptr %424, align 1
-  %.fr.i.i.i = freeze i8 %425
-  %426 = icmp eq i8 %.fr.i.i.i, 0
-  br i1 %426, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %434 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %435 = load i8, ptr %434, align 1
+  %.fr.i.i.i = freeze i8 %435
+  %436 = icmp eq i8 %.fr.i.i.i, 0
+  br i1 %436, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 merge.i.i.i28.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
-  %427 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
-  %.val.i.i.i29.i = load i32, ptr %427, align 4
-  %428 = icmp sgt i32 %.val.i.i.i29.i, 0
-  br i1 %428, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %437 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
+  %.val.i.i.i29.i = load i32, ptr %437, align 4
+  %438 = icmp sgt i32 %.val.i.i.i29.i, 0
+  br i1 %438, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 forbody.preheader.i.i.i30.i:                      ; preds = %merge.i.i.i28.i
   %narrow.i.i.i.i = add nuw i32 %.val.i.i.i29.i, 31
-  %429 = lshr i32 %narrow.i.i.i.i, 5
-  %.zext.i.i.i.i = zext nneg i32 %429 to i64
+  %439 = lshr i32 %narrow.i.i.i.i, 5
+  %.zext.i.i.i.i = zext nneg i32 %439 to i64
   br label %forbody.i.i.i31.i
 
 forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i31.i
-  %430 = add nuw nsw i64 %i.010.i.i.i.i, 1
-  %exitcond.not.i.i.i33.i = icmp eq i64 %430, %.zext.i.i.i.i
+  %440 = add nuw nsw i64 %i.010.i.i.i.i, 1
+  %exitcond.not.i.i.i33.i = icmp eq i64 %440, %.zext.i.i.i.i
   br i1 %exitcond.not.i.i.i33.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i31.i
 
 forbody.i.i.i31.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i30.i
-  %i.010.i.i.i.i = phi i64 [ %430, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
-  %431 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
-  %432 = load i32, ptr %431, align 4
-  %.not.i.i.i32.i = icmp eq i32 %432, 0
+  %i.010.i.i.i.i = phi i64 [ %440, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
+  %441 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
+  %442 = load i32, ptr %441, align 4
+  %.not.i.i.i32.i = icmp eq i32 %442, 0
   br i1 %.not.i.i.i32.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 "$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i31.i, %forcond.i.i.i.i, %merge.i.i.i28.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
   %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i28.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i31.i ], [ 1, %forcond.i.i.i.i ]
   %cause.0.i.i.i = phi ptr [ @"$string.22", %merge.i.i.i28.i ], [ @"$string.21", %then1.i.i ], [ @"$string.21", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.23", %forbody.i.i.i31.i ], [ @"$string.22", %forcond.i.i.i.i ]
-  %.val.i31.i.i = load i64, ptr %321, align 8
-  %.val6.i.i.i = load i32, ptr %322, align 4
-  %433 = trunc i64 %.val.i31.i.i to i32
-  %434 = sub i32 %433, %.val6.i.i.i
-  %435 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %434)
-  %436 = load ptr, ptr %100, align 8
-  %437 = load i64, ptr %101, align 8
-  %438 = getelementptr %11, ptr %436, i64 %437
-  %439 = add i64 %437, 1
-  store i64 %439, ptr %101, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %438, i8 0, i64 472, i1 false)
-  %440 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %440, ptr %438, align 8
-  %441 = getelementptr i8, ptr %438, i64 8
-  store i32 3, ptr %441, align 4
-  %442 = getelementptr i8, ptr %438, i64 20
-  store i32 -1, ptr %442, align 4
-  %.val.i.i9.i.i.i = load i64, ptr %321, align 8
-  %.val17.i.i.i32.i.i = load i32, ptr %322, align 4
-  %443 = trunc i64 %.val.i.i9.i.i.i to i32
-  %444 = sub i32 %443, %.val17.i.i.i32.i.i
-  %445 = getelementptr i8, ptr %438, i64 24
-  store i32 %444, ptr %445, align 4
-  %446 = load i32, ptr %322, align 4
-  %447 = getelementptr i8, ptr %438, i64 28
-  store i32 %446, ptr %447, align 4
-  %448 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %449 = load i32, ptr %448, align 4
-  %450 = getelementptr i8, ptr %438, i64 32
-  store i32 %449, ptr %450, align 4
-  %451 = getelementptr i8, ptr %438, i64 36
-  store i32 -1, ptr %451, align 4
-  %452 = load i64, ptr %74, align 8
-  %453 = getelementptr i8, ptr %438, i64 208
-  store i64 %452, ptr %453, align 8
-  %454 = getelementptr i8, ptr %438, i64 12
-  store i32 6, ptr %454, align 4
-  %455 = getelementptr i8, ptr %438, i64 16
-  store i32 %code.0.i.i.i, ptr %455, align 4
-  %456 = getelementptr i8, ptr %438, i64 216
-  %457 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %456, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr %2, ptr nonnull %segment.sroa.0.0.copyload.i)
+  %.val.i31.i.i = load i64, ptr %331, align 8
+  %.val6.i.i.i = load i32, ptr %332, align 4
+  %443 = trunc i64 %.val.i31.i.i to i32
+  %444 = sub i32 %443, %.val6.i.i.i
+  %445 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %444)
+  %446 = load ptr, ptr %110, align 8
+  %447 = load i64, ptr %111, align 8
+  %448 = getelementptr %11, ptr %446, i64 %447
+  %449 = add i64 %447, 1
+  store i64 %449, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %448, i8 0, i64 472, i1 false)
+  %450 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %450, ptr %448, align 8
+  %451 = getelementptr i8, ptr %448, i64 8
+  store i32 3, ptr %451, align 4
+  %452 = getelementptr i8, ptr %448, i64 20
+  store i32 -1, ptr %452, align 4
+  %.val.i.i9.i.i.i = load i64, ptr %331, align 8
+  %.val17.i.i.i32.i.i = load i32, ptr %332, align 4
+  %453 = trunc i64 %.val.i.i9.i.i.i to i32
+  %454 = sub i32 %453, %.val17.i.i.i32.i.i
+  %455 = getelementptr i8, ptr %448, i64 24
+  store i32 %454, ptr %455, align 4
+  %456 = load i32, ptr %332, align 4
+  %457 = getelementptr i8, ptr %448, i64 28
+  store i32 %456, ptr %457, align 4
+  %458 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %459 = load i32, ptr %458, align 4
+  %460 = getelementptr i8, ptr %448, i64 32
+  store i32 %459, ptr %460, align 4
+  %461 = getelementptr i8, ptr %448, i64 36
+  store i32 -1, ptr %461, align 4
+  %462 = load i64, ptr %84, align 8
+  %463 = getelementptr i8, ptr %448, i64 208
+  store i64 %462, ptr %463, align 8
+  %464 = getelementptr i8, ptr %448, i64 12
+  store i32 6, ptr %464, align 4
+  %465 = getelementptr i8, ptr %448, i64 16
+  store i32 %code.0.i.i.i, ptr %465, align 4
+  %466 = getelementptr i8, ptr %448, i64 216
+  %467 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %466, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i)
-  br label %merge1.i
+  br label %merge1.i21
 
-merge.i20.i:                                      ; preds = %else.i.i
-  %458 = load ptr, ptr %100, align 8
-  %459 = load i64, ptr %101, align 8
-  %460 = getelementptr %11, ptr %458, i64 %459
-  %461 = add i64 %459, 1
-  store i64 %461, ptr %101, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %460, i8 0, i64 472, i1 false)
-  %462 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %462, ptr %460, align 8
-  %463 = getelementptr i8, ptr %460, i64 8
-  store i32 1, ptr %463, align 4
-  %464 = getelementptr i8, ptr %460, i64 20
-  store i32 -1, ptr %464, align 4
-  %.val.i.i33.i.i = load i64, ptr %321, align 8
-  %.val17.i.i.i21.i = load i32, ptr %322, align 4
-  %465 = trunc i64 %.val.i.i33.i.i to i32
-  %466 = sub i32 %465, %.val17.i.i.i21.i
-  %467 = getelementptr i8, ptr %460, i64 24
-  store i32 %466, ptr %467, align 4
-  %468 = load i32, ptr %322, align 4
-  %469 = getelementptr i8, ptr %460, i64 28
-  store i32 %468, ptr %469, align 4
-  %470 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %471 = load i32, ptr %470, align 4
-  %472 = getelementptr i8, ptr %460, i64 32
-  store i32 %471, ptr %472, align 4
-  %473 = getelementptr i8, ptr %460, i64 36
-  store i32 -1, ptr %473, align 4
-  %474 = load i64, ptr %74, align 8
-  %475 = getelementptr i8, ptr %460, i64 208
-  store i64 %474, ptr %475, align 8
-  store i32 %347, ptr %464, align 4
-  %.val.i34.i.i = load ptr, ptr %97, align 8
-  %476 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %.val20.i.i.i = load i32, ptr %476, align 4
-  %477 = getelementptr i8, ptr %.val.i34.i.i, i64 68
-  %478 = load i32, ptr %477, align 4
-  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %478, i32 %.val20.i.i.i)
-  %479 = icmp sgt i32 %spec.select.i.i.i.i, 0
-  br i1 %479, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
+merge.i20.i22:                                    ; preds = %else.i.i
+  %468 = load ptr, ptr %110, align 8
+  %469 = load i64, ptr %111, align 8
+  %470 = getelementptr %11, ptr %468, i64 %469
+  %471 = add i64 %469, 1
+  store i64 %471, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %470, i8 0, i64 472, i1 false)
+  %472 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %472, ptr %470, align 8
+  %473 = getelementptr i8, ptr %470, i64 8
+  store i32 1, ptr %473, align 4
+  %474 = getelementptr i8, ptr %470, i64 20
+  store i32 -1, ptr %474, align 4
+  %.val.i.i33.i.i = load i64, ptr %331, align 8
+  %.val17.i.i.i21.i = load i32, ptr %332, align 4
+  %475 = trunc i64 %.val.i.i33.i.i to i32
+  %476 = sub i32 %475, %.val17.i.i.i21.i
+  %477 = getelementptr i8, ptr %470, i64 24
+  store i32 %476, ptr %477, align 4
+  %478 = load i32, ptr %332, align 4
+  %479 = getelementptr i8, ptr %470, i64 28
+  store i32 %478, ptr %479, align 4
+  %480 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %481 = load i32, ptr %480, align 4
+  %482 = getelementptr i8, ptr %470, i64 32
+  store i32 %481, ptr %482, align 4
+  %483 = getelementptr i8, ptr %470, i64 36
+  store i32 -1, ptr %483, align 4
+  %484 = load i64, ptr %84, align 8
+  %485 = getelementptr i8, ptr %470, i64 208
+  store i64 %484, ptr %485, align 8
+  store i32 %357, ptr %474, align 4
+  %.val.i34.i.i = load ptr, ptr %107, align 8
+  %486 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
+  %.val20.i.i.i = load i32, ptr %486, align 4
+  %487 = getelementptr i8, ptr %.val.i34.i.i, i64 68
+  %488 = load i32, ptr %487, align 4
+  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %488, i32 %.val20.i.i.i)
+  %489 = icmp sgt i32 %spec.select.i.i.i.i, 0
+  br i1 %489, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
 
-forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i20.i
-  %480 = getelementptr i8, ptr %.val.i34.i.i, i64 328
-  %481 = load ptr, ptr %480, align 8
-  %482 = mul i32 %segment.sroa.215.0.copyload.i, 20
+forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i20.i22
+  %490 = getelementptr i8, ptr %.val.i34.i.i, i64 328
+  %491 = load ptr, ptr %490, align 8
+  %492 = mul i32 %segment.sroa.215.0.copyload.i, 20
   %wide.trip.count.i.i.i24.i = zext nneg i32 %spec.select.i.i.i.i to i64
   br label %forbody.i.i37.i.i
 
 forbody.i.i37.i.i:                                ; preds = %merge2.i.i.i26.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i25.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i27.i, %merge2.i.i.i26.i ]
-  %483 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
-  %484 = add i32 %482, %483
-  %485 = sext i32 %484 to i64
-  %486 = getelementptr i32, ptr %481, i64 %485
-  %487 = load i32, ptr %486, align 4
-  %488 = icmp slt i32 %487, 0
-  br i1 %488, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
+  %493 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
+  %494 = add i32 %492, %493
+  %495 = sext i32 %494 to i64
+  %496 = getelementptr i32, ptr %491, i64 %495
+  %497 = load i32, ptr %496, align 4
+  %498 = icmp slt i32 %497, 0
+  br i1 %498, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
 
 merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
   %indvars.iv.next.i.i.i27.i = add nuw nsw i64 %indvars.iv.i.i.i25.i, 1
   %exitcond.not.i.i38.i.i = icmp eq i64 %indvars.iv.next.i.i.i27.i, %wide.trip.count.i.i.i24.i
   br i1 %exitcond.not.i.i38.i.i, label %"$Scheduler.num_best.exit.i.i.i", label %forbody.i.i37.i.i
 
-"$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i26.i, %forbody.i.i37.i.i, %merge.i20.i
-  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %483, %forbody.i.i37.i.i ]
-  store i32 %common.ret.op.i.i.i.i, ptr %473, align 4
-  %489 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
-  br i1 %489, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
+"$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i26.i, %forbody.i.i37.i.i, %merge.i20.i22
+  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i22 ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %493, %forbody.i.i37.i.i ]
+  store i32 %common.ret.op.i.i.i.i, ptr %483, align 4
+  %499 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
+  br i1 %499, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
 
 then.i35.i.i:                                     ; preds = %"$Scheduler.num_best.exit.i.i.i"
-  %490 = getelementptr i8, ptr %342, i64 320
-  %491 = load ptr, ptr %490, align 8
-  %492 = getelementptr float, ptr %491, i64 %345
-  %493 = load float, ptr %492, align 4
-  %494 = getelementptr i8, ptr %460, i64 40
-  store float %493, ptr %494, align 4
+  %500 = getelementptr i8, ptr %352, i64 320
+  %501 = load ptr, ptr %500, align 8
+  %502 = getelementptr float, ptr %501, i64 %355
+  %503 = load float, ptr %502, align 4
+  %504 = getelementptr i8, ptr %470, i64 40
+  store float %503, ptr %504, align 4
   %.not.i36.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not.i36.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i35.i.i
-  %495 = getelementptr i8, ptr %342, i64 328
-  %496 = mul i32 %segment.sroa.215.0.copyload.i, 20
-  %497 = getelementptr i8, ptr %460, i64 44
-  %498 = getelementptr i8, ptr %342, i64 336
-  %499 = getelementptr i8, ptr %460, i64 124
+  %505 = getelementptr i8, ptr %352, i64 328
+  %506 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %507 = getelementptr i8, ptr %470, i64 44
+  %508 = getelementptr i8, ptr %352, i64 336
+  %509 = getelementptr i8, ptr %470, i64 124
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   %xtraiter53 = and i64 %wide.trip.count.i.i.i, 3
-  %500 = icmp ult i32 %common.ret.op.i.i.i.i, 4
-  br i1 %500, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %510 = icmp ult i32 %common.ret.op.i.i.i.i, 4
+  br i1 %510, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
   %unroll_iter56 = and i64 %wide.trip.count.i.i.i, 2147483644
@@ -2049,61 +2065,61 @@ forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
   %niter57 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter57.next.3, %forbody.i.i.i ]
-  %501 = load ptr, ptr %495, align 8
-  %502 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %503 = add i32 %496, %502
-  %504 = sext i32 %503 to i64
-  %505 = getelementptr i32, ptr %501, i64 %504
-  %506 = load i32, ptr %505, align 4
-  %507 = getelementptr i32, ptr %497, i64 %indvars.iv.i.i.i
-  store i32 %506, ptr %507, align 4
-  %508 = load ptr, ptr %498, align 8
-  %509 = getelementptr float, ptr %508, i64 %504
-  %510 = load float, ptr %509, align 4
-  %511 = getelementptr float, ptr %499, i64 %indvars.iv.i.i.i
-  store float %510, ptr %511, align 4
+  %511 = load ptr, ptr %505, align 8
+  %512 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %513 = add i32 %506, %512
+  %514 = sext i32 %513 to i64
+  %515 = getelementptr i32, ptr %511, i64 %514
+  %516 = load i32, ptr %515, align 4
+  %517 = getelementptr i32, ptr %507, i64 %indvars.iv.i.i.i
+  store i32 %516, ptr %517, align 4
+  %518 = load ptr, ptr %508, align 8
+  %519 = getelementptr float, ptr %518, i64 %514
+  %520 = load float, ptr %519, align 4
+  %521 = getelementptr float, ptr %509, i64 %indvars.iv.i.i.i
+  store float %520, ptr %521, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %512 = load ptr, ptr %495, align 8
-  %513 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %514 = add i32 %496, %513
-  %515 = sext i32 %514 to i64
-  %516 = getelementptr i32, ptr %512, i64 %515
-  %517 = load i32, ptr %516, align 4
-  %518 = getelementptr i32, ptr %497, i64 %indvars.iv.next.i.i.i
-  store i32 %517, ptr %518, align 4
-  %519 = load ptr, ptr %498, align 8
-  %520 = getelementptr float, ptr %519, i64 %515
-  %521 = load float, ptr %520, align 4
-  %522 = getelementptr float, ptr %499, i64 %indvars.iv.next.i.i.i
-  store float %521, ptr %522, align 4
+  %522 = load ptr, ptr %505, align 8
+  %523 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %524 = add i32 %506, %523
+  %525 = sext i32 %524 to i64
+  %526 = getelementptr i32, ptr %522, i64 %525
+  %527 = load i32, ptr %526, align 4
+  %528 = getelementptr i32, ptr %507, i64 %indvars.iv.next.i.i.i
+  store i32 %527, ptr %528, align 4
+  %529 = load ptr, ptr %508, align 8
+  %530 = getelementptr float, ptr %529, i64 %525
+  %531 = load float, ptr %530, align 4
+  %532 = getelementptr float, ptr %509, i64 %indvars.iv.next.i.i.i
+  store float %531, ptr %532, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %523 = load ptr, ptr %495, align 8
-  %524 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %525 = add i32 %496, %524
-  %526 = sext i32 %525 to i64
-  %527 = getelementptr i32, ptr %523, i64 %526
-  %528 = load i32, ptr %527, align 4
-  %529 = getelementptr i32, ptr %497, i64 %indvars.iv.next.i.i.i.1
-  store i32 %528, ptr %529, align 4
-  %530 = load ptr, ptr %498, align 8
-  %531 = getelementptr float, ptr %530, i64 %526
-  %532 = load float, ptr %531, align 4
-  %533 = getelementptr float, ptr %499, i64 %indvars.iv.next.i.i.i.1
-  store float %532, ptr %533, align 4
+  %533 = load ptr, ptr %505, align 8
+  %534 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %535 = add i32 %506, %534
+  %536 = sext i32 %535 to i64
+  %537 = getelementptr i32, ptr %533, i64 %536
+  %538 = load i32, ptr %537, align 4
+  %539 = getelementptr i32, ptr %507, i64 %indvars.iv.next.i.i.i.1
+  store i32 %538, ptr %539, align 4
+  %540 = load ptr, ptr %508, align 8
+  %541 = getelementptr float, ptr %540, i64 %536
+  %542 = load float, ptr %541, align 4
+  %543 = getelementptr float, ptr %509, i64 %indvars.iv.next.i.i.i.1
+  store float %542, ptr %543, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %534 = load ptr, ptr %495, align 8
-  %535 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %536 = add i32 %496, %535
-  %537 = sext i32 %536 to i64
-  %538 = getelementptr i32, ptr %534, i64 %537
-  %539 = load i32, ptr %538, align 4
-  %540 = getelementptr i32, ptr %497, i64 %indvars.iv.next.i.i.i.2
-  store i32 %539, ptr %540, align 4
-  %541 = load ptr, ptr %498, align 8
-  %542 = getelementptr float, ptr %541, i64 %537
-  %543 = load float, ptr %542, align 4
-  %544 = getelementptr float, ptr %499, i64 %indvars.iv.next.i.i.i.2
-  store float %543, ptr %544, align 4
+  %544 = load ptr, ptr %505, align 8
+  %545 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %546 = add i32 %506, %545
+  %547 = sext i32 %546 to i64
+  %548 = getelementptr i32, ptr %544, i64 %547
+  %549 = load i32, ptr %548, align 4
+  %550 = getelementptr i32, ptr %507, i64 %indvars.iv.next.i.i.i.2
+  store i32 %549, ptr %550, align 4
+  %551 = load ptr, ptr %508, align 8
+  %552 = getelementptr float, ptr %551, i64 %547
+  %553 = load float, ptr %552, align 4
+  %554 = getelementptr float, ptr %509, i64 %indvars.iv.next.i.i.i.2
+  store float %553, ptr %554, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
   %niter57.next.3 = add i64 %niter57, 4
   %niter57.ncmp.3 = icmp eq i64 %niter57.next.3, %unroll_iter56
@@ -2117,256 +2133,256 @@ forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %for
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
   %epil.iter54 = phi i64 [ %epil.iter54.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %545 = load ptr, ptr %495, align 8
-  %546 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %547 = add i32 %496, %546
-  %548 = sext i32 %547 to i64
-  %549 = getelementptr i32, ptr %545, i64 %548
-  %550 = load i32, ptr %549, align 4
-  %551 = getelementptr i32, ptr %497, i64 %indvars.iv.i.i.i.epil
-  store i32 %550, ptr %551, align 4
-  %552 = load ptr, ptr %498, align 8
-  %553 = getelementptr float, ptr %552, i64 %548
-  %554 = load float, ptr %553, align 4
-  %555 = getelementptr float, ptr %499, i64 %indvars.iv.i.i.i.epil
-  store float %554, ptr %555, align 4
+  %555 = load ptr, ptr %505, align 8
+  %556 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %557 = add i32 %506, %556
+  %558 = sext i32 %557 to i64
+  %559 = getelementptr i32, ptr %555, i64 %558
+  %560 = load i32, ptr %559, align 4
+  %561 = getelementptr i32, ptr %507, i64 %indvars.iv.i.i.i.epil
+  store i32 %560, ptr %561, align 4
+  %562 = load ptr, ptr %508, align 8
+  %563 = getelementptr float, ptr %562, i64 %558
+  %564 = load float, ptr %563, align 4
+  %565 = getelementptr float, ptr %509, i64 %indvars.iv.i.i.i.epil
+  store float %564, ptr %565, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
   %epil.iter54.next = add i64 %epil.iter54, 1
   %epil.iter54.cmp.not = icmp eq i64 %epil.iter54.next, %xtraiter53
   br i1 %epil.iter54.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
 "$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then.i35.i.i, %"$Scheduler.num_best.exit.i.i.i"
-  %556 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %557 = load ptr, ptr %556, align 8
-  %558 = load i64, ptr %321, align 8
-  %559 = getelementptr i32, ptr %557, i64 %558
-  store i32 %347, ptr %559, align 4
-  %560 = load i64, ptr %321, align 8
-  %561 = add i64 %560, 1
-  store i64 %561, ptr %321, align 8
-  %.val21.i.i.i = load i32, ptr %322, align 4
-  %562 = trunc i64 %561 to i32
-  %563 = sub i32 %562, %.val21.i.i.i
-  %564 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %565 = load i32, ptr %564, align 4
-  %.not.i40.i.i = icmp slt i32 %563, %565
+  %566 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %567 = load ptr, ptr %566, align 8
+  %568 = load i64, ptr %331, align 8
+  %569 = getelementptr i32, ptr %567, i64 %568
+  store i32 %357, ptr %569, align 4
+  %570 = load i64, ptr %331, align 8
+  %571 = add i64 %570, 1
+  store i64 %571, ptr %331, align 8
+  %.val21.i.i.i = load i32, ptr %332, align 4
+  %572 = trunc i64 %571 to i32
+  %573 = sub i32 %572, %.val21.i.i.i
+  %574 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %575 = load i32, ptr %574, align 4
+  %.not.i40.i.i = icmp slt i32 %573, %575
   br i1 %.not.i40.i.i, label %or.lhs.false.i.i.i, label %and.lhs.true.i41.i.i
 
 and.lhs.true.i41.i.i:                             ; preds = %"$Sequence.is_restricted.exit.i50.i.i", %"$Scheduler.post_token.exit.i.i"
-  %.val22.i.i.i = load ptr, ptr %556, align 8
-  %566 = getelementptr i32, ptr %.val22.i.i.i, i64 %561
-  %567 = getelementptr i8, ptr %566, i64 -4
-  %568 = load i32, ptr %567, align 4
-  %569 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %570 = load i64, ptr %569, align 8
-  %571 = icmp sgt i64 %570, 0
-  br i1 %571, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
+  %.val22.i.i.i = load ptr, ptr %566, align 8
+  %576 = getelementptr i32, ptr %.val22.i.i.i, i64 %571
+  %577 = getelementptr i8, ptr %576, i64 -4
+  %578 = load i32, ptr %577, align 4
+  %579 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %580 = load i64, ptr %579, align 8
+  %581 = icmp sgt i64 %580, 0
+  br i1 %581, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
 
 forbody.lr.ph.i.i44.i.i:                          ; preds = %and.lhs.true.i41.i.i
-  %572 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %573 = load ptr, ptr %572, align 8
-  %574 = load i32, ptr %573, align 4
-  %575 = icmp eq i32 %574, %568
-  br i1 %575, label %then5.i.i, label %forcond.i.i45.i.i
+  %582 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %583 = load ptr, ptr %582, align 8
+  %584 = load i32, ptr %583, align 4
+  %585 = icmp eq i32 %584, %578
+  br i1 %585, label %then5.i.i, label %forcond.i.i45.i.i
 
 forcond.i.i45.i.i:                                ; preds = %forbody.lr.ph.i.i44.i.i, %forbody.i.i47.i.i
-  %i.05.i30.i.i.i = phi i64 [ %576, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
-  %576 = add nuw nsw i64 %i.05.i30.i.i.i, 1
-  %exitcond.not.i.i46.i.i = icmp eq i64 %576, %570
+  %i.05.i30.i.i.i = phi i64 [ %586, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
+  %586 = add nuw nsw i64 %i.05.i30.i.i.i, 1
+  %exitcond.not.i.i46.i.i = icmp eq i64 %586, %580
   br i1 %exitcond.not.i.i46.i.i, label %else.i.i.i, label %forbody.i.i47.i.i
 
 forbody.i.i47.i.i:                                ; preds = %forcond.i.i45.i.i
-  %577 = getelementptr i32, ptr %573, i64 %576
-  %578 = load i32, ptr %577, align 4
-  %579 = icmp eq i32 %578, %568
-  br i1 %579, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
+  %587 = getelementptr i32, ptr %583, i64 %586
+  %588 = load i32, ptr %587, align 4
+  %589 = icmp eq i32 %588, %578
+  br i1 %589, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i47.i.i
-  %580 = icmp slt i64 %576, %570
-  br i1 %580, label %then5.i.i, label %else.i.i.i
+  %590 = icmp slt i64 %586, %580
+  br i1 %590, label %then5.i.i, label %else.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i"
-  %581 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i48.i.i = load ptr, ptr %581, align 8
+  %591 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i48.i.i = load ptr, ptr %591, align 8
   %.not.i.i49.i.i = icmp eq ptr %.val.i.i48.i.i, null
   br i1 %.not.i.i49.i.i, label %merge.i.i22.i, label %"$Sequence.is_restricted.exit.i50.i.i"
 
 "$Sequence.is_restricted.exit.i50.i.i":           ; preds = %or.lhs.false.i.i.i
-  %582 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %583 = load i8, ptr %582, align 1
-  %584 = icmp eq i8 %583, 0
-  br i1 %584, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
+  %592 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %593 = load i8, ptr %592, align 1
+  %594 = icmp eq i8 %593, 0
+  br i1 %594, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
 
 else.i.i.i:                                       ; preds = %forcond.i.i45.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %and.lhs.true.i41.i.i
   br i1 %.not.i40.i.i, label %merge.i.i22.i, label %and.lhs.true3.i.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %else.i.i.i
-  %585 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %586 = load i64, ptr %585, align 8
-  %587 = add i64 %586, -1
-  %588 = icmp sgt i64 %587, 0
-  br i1 %588, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
+  %595 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %596 = load i64, ptr %595, align 8
+  %597 = add i64 %596, -1
+  %598 = icmp sgt i64 %597, 0
+  br i1 %598, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
 
 forbody.lr.ph.i25.i.i.i:                          ; preds = %and.lhs.true3.i.i.i
-  %589 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %590 = load ptr, ptr %589, align 8
-  %591 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i23.i = load i32, ptr %590, align 4
+  %599 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %600 = load ptr, ptr %599, align 8
+  %601 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i23.i = load i32, ptr %600, align 4
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i25.i.i.i
-  %592 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %596, %forcond.backedge.i.i.i.i ]
-  %593 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %607, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %594, %forcond.backedge.i.i.i.i ]
-  %594 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %595 = getelementptr i32, ptr %590, i64 %594
-  %596 = load i32, ptr %595, align 4
-  %597 = sub i32 %596, %592
-  %598 = icmp sgt i32 %597, %563
-  br i1 %598, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
+  %602 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %606, %forcond.backedge.i.i.i.i ]
+  %603 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %617, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %604, %forcond.backedge.i.i.i.i ]
+  %604 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %605 = getelementptr i32, ptr %600, i64 %604
+  %606 = load i32, ptr %605, align 4
+  %607 = sub i32 %606, %602
+  %608 = icmp sgt i32 %607, %573
+  br i1 %608, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
 
 merge.i.i.i43.i.i:                                ; preds = %forbody.i26.i.i.i
-  %599 = sext i32 %597 to i64
-  %600 = sub i64 %561, %599
-  %601 = getelementptr i32, ptr %.val22.i.i.i, i64 %600
-  %602 = load ptr, ptr %591, align 8
-  %603 = sext i32 %592 to i64
-  %604 = getelementptr i32, ptr %602, i64 %603
-  %605 = shl nsw i64 %599, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %601, ptr %604, i64 %605)
-  %606 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %606, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+  %609 = sext i32 %607 to i64
+  %610 = sub i64 %571, %609
+  %611 = getelementptr i32, ptr %.val22.i.i.i, i64 %610
+  %612 = load ptr, ptr %601, align 8
+  %613 = sext i32 %602 to i64
+  %614 = getelementptr i32, ptr %612, i64 %613
+  %615 = shl nsw i64 %609, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %611, ptr %614, i64 %615)
+  %616 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %616, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
 forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i43.i.i, %forbody.i26.i.i.i
-  %607 = icmp slt i64 %594, %587
-  %exitcond.not.i27.i.i.i = icmp eq i64 %594, %587
+  %617 = icmp slt i64 %604, %597
+  %exitcond.not.i27.i.i.i = icmp eq i64 %604, %597
   br i1 %exitcond.not.i27.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i26.i.i.i
 
 "$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i43.i.i
-  %.lcssa.i24.i.i.i = phi i1 [ %593, %merge.i.i.i43.i.i ], [ %607, %forcond.backedge.i.i.i.i ]
+  %.lcssa.i24.i.i.i = phi i1 [ %603, %merge.i.i.i43.i.i ], [ %617, %forcond.backedge.i.i.i.i ]
   br i1 %.lcssa.i24.i.i.i, label %then5.i.i, label %merge.i.i22.i
 
 merge.i.i22.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i50.i.i", %or.lhs.false.i.i.i
-  %608 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %609 = load i32, ptr %608, align 4
-  %.not18.i.i.i = icmp slt i32 %563, %609
-  br i1 %.not18.i.i.i, label %merge1.i, label %then5.i.i
+  %618 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %619 = load i32, ptr %618, align 4
+  %.not18.i.i.i = icmp slt i32 %573, %619
+  br i1 %.not18.i.i.i, label %merge1.i21, label %then5.i.i
 
 then5.i.i:                                        ; preds = %merge.i.i22.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i44.i.i
   %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i44.i.i ], [ 3, %merge.i.i22.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %610 = load ptr, ptr %100, align 8
-  %611 = load i64, ptr %101, align 8
-  %612 = getelementptr %11, ptr %610, i64 %611
-  %613 = add i64 %611, 1
-  store i64 %613, ptr %101, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %612, i8 0, i64 472, i1 false)
-  %614 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %614, ptr %612, align 8
-  %615 = getelementptr i8, ptr %612, i64 8
-  store i32 2, ptr %615, align 4
-  %616 = getelementptr i8, ptr %612, i64 20
-  store i32 -1, ptr %616, align 4
-  %.val.i.i51.i.i = load i64, ptr %321, align 8
-  %.val17.i.i52.i.i = load i32, ptr %322, align 4
-  %617 = trunc i64 %.val.i.i51.i.i to i32
-  %618 = sub i32 %617, %.val17.i.i52.i.i
-  %619 = getelementptr i8, ptr %612, i64 24
-  store i32 %618, ptr %619, align 4
-  %620 = load i32, ptr %322, align 4
-  %621 = getelementptr i8, ptr %612, i64 28
-  store i32 %620, ptr %621, align 4
-  %622 = load i32, ptr %470, align 4
-  %623 = getelementptr i8, ptr %612, i64 32
-  store i32 %622, ptr %623, align 4
-  %624 = getelementptr i8, ptr %612, i64 36
-  store i32 -1, ptr %624, align 4
-  %625 = load i64, ptr %74, align 8
-  %626 = getelementptr i8, ptr %612, i64 208
-  store i64 %625, ptr %626, align 8
-  %627 = getelementptr i8, ptr %612, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %627, align 4
-  %628 = load i64, ptr %102, align 8
-  %629 = add i64 %628, 1
-  store i64 %629, ptr %102, align 8
-  call fastcc void @"$Scheduler.retire"(ptr %2, ptr nonnull %segment.sroa.0.0.copyload.i)
-  br label %merge1.i
+  %620 = load ptr, ptr %110, align 8
+  %621 = load i64, ptr %111, align 8
+  %622 = getelementptr %11, ptr %620, i64 %621
+  %623 = add i64 %621, 1
+  store i64 %623, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %622, i8 0, i64 472, i1 false)
+  %624 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %624, ptr %622, align 8
+  %625 = getelementptr i8, ptr %622, i64 8
+  store i32 2, ptr %625, align 4
+  %626 = getelementptr i8, ptr %622, i64 20
+  store i32 -1, ptr %626, align 4
+  %.val.i.i51.i.i = load i64, ptr %331, align 8
+  %.val17.i.i52.i.i = load i32, ptr %332, align 4
+  %627 = trunc i64 %.val.i.i51.i.i to i32
+  %628 = sub i32 %627, %.val17.i.i52.i.i
+  %629 = getelementptr i8, ptr %622, i64 24
+  store i32 %628, ptr %629, align 4
+  %630 = load i32, ptr %332, align 4
+  %631 = getelementptr i8, ptr %622, i64 28
+  store i32 %630, ptr %631, align 4
+  %632 = load i32, ptr %480, align 4
+  %633 = getelementptr i8, ptr %622, i64 32
+  store i32 %632, ptr %633, align 4
+  %634 = getelementptr i8, ptr %622, i64 36
+  store i32 -1, ptr %634, align 4
+  %635 = load i64, ptr %84, align 8
+  %636 = getelementptr i8, ptr %622, i64 208
+  store i64 %635, ptr %636, align 8
+  %637 = getelementptr i8, ptr %622, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %637, align 4
+  %638 = load i64, ptr %112, align 8
+  %639 = add i64 %638, 1
+  store i64 %639, ptr %112, align 8
+  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
+  br label %merge1.i21
 
-merge1.i:                                         ; preds = %then5.i.i, %merge.i.i22.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
-  %630 = add nuw nsw i64 %i.043.i, 1
-  %exitcond.not.i = icmp eq i64 %630, %79
+merge1.i21:                                       ; preds = %then5.i.i, %merge.i.i22.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
+  %640 = add nuw nsw i64 %i.043.i, 1
+  %exitcond.not.i = icmp eq i64 %640, %89
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %631 = getelementptr i8, ptr %0, i64 1912
-  store i64 %17, ptr %631, align 8
-  %632 = getelementptr i8, ptr %0, i64 2590
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %632, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %633 = getelementptr i8, ptr %0, i64 1848
-  store i8 0, ptr %633, align 1
-  %634 = getelementptr i8, ptr %0, i64 1824
-  %635 = load i64, ptr %3, align 8
-  %636 = icmp sgt i64 %635, 0
-  br i1 %636, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %641 = getelementptr i8, ptr %0, i64 1928
+  store i64 %16, ptr %641, align 8
+  %642 = getelementptr i8, ptr %0, i64 2606
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %642, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %643 = getelementptr i8, ptr %0, i64 1864
+  store i8 0, ptr %643, align 1
+  %644 = getelementptr i8, ptr %0, i64 1840
+  %645 = load i64, ptr %2, align 8
+  %646 = icmp sgt i64 %645, 0
+  br i1 %646, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %637 = getelementptr i8, ptr %0, i64 1680
-  %638 = getelementptr i8, ptr %0, i64 1688
+  %647 = getelementptr i8, ptr %0, i64 1696
+  %648 = getelementptr i8, ptr %0, i64 1704
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
-  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %666, %merge1.i.i ]
-  %639 = load ptr, ptr %634, align 8
-  %640 = getelementptr %9, ptr %639, i64 %i.08.i.i
-  %641 = load ptr, ptr %640, align 8
-  store ptr null, ptr %640, align 8
-  %.not.i.i24 = icmp eq ptr %641, null
+  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %676, %merge1.i.i ]
+  %649 = load ptr, ptr %644, align 8
+  %650 = getelementptr %9, ptr %649, i64 %i.08.i.i
+  %651 = load ptr, ptr %650, align 8
+  store ptr null, ptr %650, align 8
+  %.not.i.i24 = icmp eq ptr %651, null
   br i1 %.not.i.i24, label %merge1.i.i, label %then.i.i25
 
 then.i.i25:                                       ; preds = %forbody.i.i
-  %642 = load ptr, ptr %637, align 8
-  %643 = load i64, ptr %638, align 8
-  %644 = getelementptr %11, ptr %642, i64 %643
-  %645 = add i64 %643, 1
-  store i64 %645, ptr %638, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %644, i8 0, i64 472, i1 false)
-  %646 = load i64, ptr %641, align 8
-  store i64 %646, ptr %644, align 8
-  %647 = getelementptr i8, ptr %644, i64 8
-  store i32 3, ptr %647, align 4
-  %648 = getelementptr i8, ptr %644, i64 20
-  store i32 -1, ptr %648, align 4
-  %649 = getelementptr i8, ptr %641, i64 24
-  %.val.i.i.i.i26 = load i64, ptr %649, align 8
-  %650 = getelementptr i8, ptr %641, i64 40
-  %.val17.i.i.i.i27 = load i32, ptr %650, align 4
-  %651 = trunc i64 %.val.i.i.i.i26 to i32
-  %652 = sub i32 %651, %.val17.i.i.i.i27
-  %653 = getelementptr i8, ptr %644, i64 24
-  store i32 %652, ptr %653, align 4
-  %654 = load i32, ptr %650, align 4
-  %655 = getelementptr i8, ptr %644, i64 28
-  store i32 %654, ptr %655, align 4
-  %656 = getelementptr i8, ptr %641, i64 68
-  %657 = load i32, ptr %656, align 4
-  %658 = getelementptr i8, ptr %644, i64 32
-  store i32 %657, ptr %658, align 4
-  %659 = getelementptr i8, ptr %644, i64 36
-  store i32 -1, ptr %659, align 4
-  %660 = load i64, ptr %631, align 8
-  %661 = getelementptr i8, ptr %644, i64 208
-  store i64 %660, ptr %661, align 8
-  %662 = getelementptr i8, ptr %644, i64 12
-  store i32 6, ptr %662, align 4
-  %663 = getelementptr i8, ptr %644, i64 16
-  store i32 %11, ptr %663, align 4
-  %664 = getelementptr i8, ptr %644, i64 216
-  %665 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %664, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %2, ptr nonnull %641)
+  %652 = load ptr, ptr %647, align 8
+  %653 = load i64, ptr %648, align 8
+  %654 = getelementptr %11, ptr %652, i64 %653
+  %655 = add i64 %653, 1
+  store i64 %655, ptr %648, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %654, i8 0, i64 472, i1 false)
+  %656 = load i64, ptr %651, align 8
+  store i64 %656, ptr %654, align 8
+  %657 = getelementptr i8, ptr %654, i64 8
+  store i32 3, ptr %657, align 4
+  %658 = getelementptr i8, ptr %654, i64 20
+  store i32 -1, ptr %658, align 4
+  %659 = getelementptr i8, ptr %651, i64 24
+  %.val.i.i.i.i26 = load i64, ptr %659, align 8
+  %660 = getelementptr i8, ptr %651, i64 40
+  %.val17.i.i.i.i27 = load i32, ptr %660, align 4
+  %661 = trunc i64 %.val.i.i.i.i26 to i32
+  %662 = sub i32 %661, %.val17.i.i.i.i27
+  %663 = getelementptr i8, ptr %654, i64 24
+  store i32 %662, ptr %663, align 4
+  %664 = load i32, ptr %660, align 4
+  %665 = getelementptr i8, ptr %654, i64 28
+  store i32 %664, ptr %665, align 4
+  %666 = getelementptr i8, ptr %651, i64 68
+  %667 = load i32, ptr %666, align 4
+  %668 = getelementptr i8, ptr %654, i64 32
+  store i32 %667, ptr %668, align 4
+  %669 = getelementptr i8, ptr %654, i64 36
+  store i32 -1, ptr %669, align 4
+  %670 = load i64, ptr %641, align 8
+  %671 = getelementptr i8, ptr %654, i64 208
+  store i64 %670, ptr %671, align 8
+  %672 = getelementptr i8, ptr %654, i64 12
+  store i32 6, ptr %672, align 4
+  %673 = getelementptr i8, ptr %654, i64 16
+  store i32 %10, ptr %673, align 4
+  %674 = getelementptr i8, ptr %654, i64 216
+  %675 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %674, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %651)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then.i.i25, %forbody.i.i
-  %666 = add nuw nsw i64 %i.08.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %666, %635
+  %676 = add nuw nsw i64 %i.08.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %676, %645
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
@@ -2377,8 +2393,8 @@ entry:
   %time.i.i = alloca %6, align 8
   %index.i.i = alloca i32, align 4
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 712
-  %2 = getelementptr i8, ptr %0, i64 1848
+  %1 = getelementptr i8, ptr %0, i64 720
+  %2 = getelementptr i8, ptr %0, i64 1864
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %merge, label %common.ret
@@ -2393,7 +2409,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 3976
+  %5 = getelementptr i8, ptr %0, i64 3992
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2423,16 +2439,16 @@ then.i:                                           ; preds = %merge
   br label %then2
 
 merge.i:                                          ; preds = %"$RankGroup.await_forward.exit.thread.i", %merge
-  %17 = getelementptr i8, ptr %0, i64 2440
+  %17 = getelementptr i8, ptr %0, i64 2456
   %18 = call i32 @pthread_mutex_lock(ptr %17)
-  %19 = getelementptr i8, ptr %0, i64 3664
-  %20 = getelementptr i8, ptr %0, i64 3672
+  %19 = getelementptr i8, ptr %0, i64 3680
+  %20 = getelementptr i8, ptr %0, i64 3688
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 3960
+  %23 = getelementptr i8, ptr %0, i64 3976
   %xtraiter = and i64 %21, 1
   %24 = icmp eq i64 %21, 1
   br i1 %24, label %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.new
@@ -2546,32 +2562,32 @@ then.i.i32.i.epil:                                ; preds = %and.lhs.true.i.i.i.
   br label %"$Loop.take_masks.exit.i"
 
 "$Loop.take_masks.exit.i":                        ; preds = %"$Sequence.take_mask.exit.i.i.epil", %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", %merge.i
-  %78 = getelementptr i8, ptr %0, i64 2588
+  %78 = getelementptr i8, ptr %0, i64 2604
   store i8 0, ptr %78, align 1
   %79 = call i32 @pthread_mutex_unlock(ptr %17)
   %80 = load i8, ptr %5, align 1
   %.not.i = icmp eq i8 %80, 0
-  %81 = getelementptr i8, ptr %0, i64 1824
-  %82 = getelementptr i8, ptr %0, i64 1832
+  %81 = getelementptr i8, ptr %0, i64 1840
+  %82 = getelementptr i8, ptr %0, i64 1848
   %83 = load i64, ptr %82, align 8
   %84 = icmp sgt i64 %83, 0
   br i1 %84, label %forbody.lr.ph.i33.i, label %"$Scheduler.write_awaited_masks.exit.i"
 
 forbody.lr.ph.i33.i:                              ; preds = %"$Loop.take_masks.exit.i"
-  %85 = getelementptr i8, ptr %0, i64 1576
-  %86 = getelementptr i8, ptr %0, i64 1968
-  %87 = getelementptr i8, ptr %0, i64 1800
-  %88 = getelementptr i8, ptr %0, i64 1808
-  %89 = getelementptr i8, ptr %0, i64 1960
-  %90 = getelementptr i8, ptr %0, i64 716
-  %91 = getelementptr i8, ptr %0, i64 1424
-  %92 = getelementptr i8, ptr %0, i64 1408
-  %93 = getelementptr i8, ptr %0, i64 1376
-  %94 = getelementptr i8, ptr %0, i64 1440
-  %95 = getelementptr i8, ptr %0, i64 1372
-  %96 = getelementptr i8, ptr %0, i64 1388
-  %97 = getelementptr i8, ptr %0, i64 1392
-  %98 = getelementptr i8, ptr %0, i64 1380
+  %85 = getelementptr i8, ptr %0, i64 1592
+  %86 = getelementptr i8, ptr %0, i64 1984
+  %87 = getelementptr i8, ptr %0, i64 1816
+  %88 = getelementptr i8, ptr %0, i64 1824
+  %89 = getelementptr i8, ptr %0, i64 1976
+  %90 = getelementptr i8, ptr %0, i64 724
+  %91 = getelementptr i8, ptr %0, i64 1440
+  %92 = getelementptr i8, ptr %0, i64 1424
+  %93 = getelementptr i8, ptr %0, i64 1392
+  %94 = getelementptr i8, ptr %0, i64 1456
+  %95 = getelementptr i8, ptr %0, i64 1388
+  %96 = getelementptr i8, ptr %0, i64 1404
+  %97 = getelementptr i8, ptr %0, i64 1408
+  %98 = getelementptr i8, ptr %0, i64 1396
   br label %forbody.i34.i
 
 forbody.i34.i:                                    ; preds = %merge1.i.i, %forbody.lr.ph.i33.i
@@ -3048,7 +3064,7 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   %317 = add i64 %314, %316
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
   %318 = load ptr, ptr %0, align 8
-  %319 = getelementptr i8, ptr %0, i64 1984
+  %319 = getelementptr i8, ptr %0, i64 2000
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %launch.i.i)
   %320 = getelementptr i8, ptr %318, i64 296
   %321 = load i64, ptr %320, align 8
@@ -3073,13 +3089,13 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   br i1 %332, label %and.lhs.true.i.i42.i, label %"$StepPlan.is_decode.exit.thread.i.i"
 
 and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_awaited_masks.exit.i"
-  %333 = getelementptr i8, ptr %0, i64 1988
+  %333 = getelementptr i8, ptr %0, i64 2004
   %334 = load i32, ptr %333, align 4
   %335 = icmp eq i32 %331, %334
   br i1 %335, label %"$StepPlan.is_decode.exit.i.i", label %"$StepPlan.is_decode.exit.thread.i.i"
 
 "$StepPlan.is_decode.exit.i.i":                   ; preds = %and.lhs.true.i.i42.i
-  %336 = getelementptr i8, ptr %0, i64 2004
+  %336 = getelementptr i8, ptr %0, i64 2020
   %337 = load i32, ptr %336, align 4
   %338 = icmp eq i32 %337, %331
   %cond.fr.i.i = freeze i1 %338
@@ -3091,16 +3107,16 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   %340 = getelementptr i8, ptr %328, i64 %339
   %341 = getelementptr i8, ptr %340, i64 152
   %342 = load ptr, ptr %341, align 8
-  %343 = getelementptr i8, ptr %0, i64 2208
+  %343 = getelementptr i8, ptr %0, i64 2224
   %344 = load ptr, ptr %343, align 8
-  %345 = getelementptr i8, ptr %0, i64 2004
+  %345 = getelementptr i8, ptr %0, i64 2020
   %346 = load i32, ptr %345, align 4
   %347 = sext i32 %346 to i64
   %348 = shl nsw i64 %347, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %342, ptr align 1 %344, i64 %348, i1 false)
   %349 = getelementptr i8, ptr %340, i64 160
   %350 = load ptr, ptr %349, align 8
-  %351 = getelementptr i8, ptr %0, i64 2216
+  %351 = getelementptr i8, ptr %0, i64 2232
   %352 = load ptr, ptr %351, align 8
   %353 = load i32, ptr %345, align 4
   %354 = sext i32 %353 to i64
@@ -3108,11 +3124,11 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %350, ptr align 1 %352, i64 %355, i1 false)
   %356 = getelementptr i8, ptr %340, i64 200
   %357 = load ptr, ptr %356, align 8
-  %358 = getelementptr i8, ptr %0, i64 2256
+  %358 = getelementptr i8, ptr %0, i64 2272
   %359 = load ptr, ptr %358, align 8
-  %360 = getelementptr i8, ptr %0, i64 2012
+  %360 = getelementptr i8, ptr %0, i64 2028
   %.val.i.i38.i = load i32, ptr %360, align 4
-  %361 = getelementptr i8, ptr %0, i64 2052
+  %361 = getelementptr i8, ptr %0, i64 2068
   %.val8.i.i.i = load i32, ptr %361, align 4
   %362 = sext i32 %.val.i.i38.i to i64
   %363 = sext i32 %.val8.i.i.i to i64
@@ -3149,16 +3165,16 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
 
 "$Loop.sample_launched.exit":                     ; preds = %"$RankGroup.run_launch.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %launch.i.i)
-  %378 = getelementptr i8, ptr %0, i64 3936
+  %378 = getelementptr i8, ptr %0, i64 3952
   %379 = load i64, ptr %378, align 8
   %380 = sub i64 %317, %379
-  %381 = getelementptr i8, ptr %0, i64 4120
+  %381 = getelementptr i8, ptr %0, i64 4136
   store i64 %380, ptr %381, align 8
-  %382 = getelementptr i8, ptr %0, i64 3928
+  %382 = getelementptr i8, ptr %0, i64 3944
   %383 = load i64, ptr %382, align 8
   %384 = add i64 %383, %380
   store i64 %384, ptr %382, align 8
-  %385 = getelementptr i8, ptr %0, i64 3904
+  %385 = getelementptr i8, ptr %0, i64 3920
   %386 = load i64, ptr %385, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i43.i)
   %387 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i43.i)
@@ -3172,27 +3188,27 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %394 = add i64 %393, %389
   store i64 %394, ptr %385, align 8
   store i8 0, ptr %5, align 1
-  %395 = getelementptr i8, ptr %0, i64 3968
+  %395 = getelementptr i8, ptr %0, i64 3984
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %375, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %396 = getelementptr i8, ptr %0, i64 3968
+  %396 = getelementptr i8, ptr %0, i64 3984
   store i64 0, ptr %396, align 8
-  %397 = getelementptr i8, ptr %0, i64 2590
+  %397 = getelementptr i8, ptr %0, i64 2606
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %397, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   store i8 0, ptr %2, align 1
-  %398 = getelementptr i8, ptr %0, i64 1824
-  %399 = getelementptr i8, ptr %0, i64 1832
+  %398 = getelementptr i8, ptr %0, i64 1840
+  %399 = getelementptr i8, ptr %0, i64 1848
   %400 = load i64, ptr %399, align 8
   %401 = icmp sgt i64 %400, 0
   br i1 %401, label %forbody.lr.ph.i.i10, label %common.ret.sink.split
 
 forbody.lr.ph.i.i10:                              ; preds = %then2
-  %402 = getelementptr i8, ptr %0, i64 1680
-  %403 = getelementptr i8, ptr %0, i64 1688
-  %404 = getelementptr i8, ptr %0, i64 1912
+  %402 = getelementptr i8, ptr %0, i64 1696
+  %403 = getelementptr i8, ptr %0, i64 1704
+  %404 = getelementptr i8, ptr %0, i64 1928
   br label %forbody.i.i11
 
 forbody.i.i11:                                    ; preds = %merge1.i.i15, %forbody.lr.ph.i.i10
@@ -5427,8 +5443,8 @@ then24:                                           ; preds = %merge14
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.retire"(ptr nocapture %0, ptr %1) unnamed_addr #3 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1088
-  %3 = getelementptr i8, ptr %0, i64 1096
+  %2 = getelementptr i8, ptr %0, i64 1096
+  %3 = getelementptr i8, ptr %0, i64 1104
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.preheader.i.i, label %"$SegmentList.forget.exit.i"
@@ -5556,8 +5572,8 @@ merge1.i.i.epil:                                  ; preds = %then.i.i.epil, %for
 
 "$SegmentList.forget.exit.i":                     ; preds = %"$SegmentList.forget.exit.i.loopexit.unr-lcssa", %merge1.i.i.epil, %entry
   %count.0.lcssa.i.i = phi i32 [ 0, %entry ], [ %count.1.i.i.lcssa.ph, %"$SegmentList.forget.exit.i.loopexit.unr-lcssa" ], [ %count.1.i.i.epil, %merge1.i.i.epil ]
-  %54 = getelementptr i8, ptr %0, i64 1112
-  %55 = getelementptr i8, ptr %0, i64 1120
+  %54 = getelementptr i8, ptr %0, i64 1120
+  %55 = getelementptr i8, ptr %0, i64 1128
   %56 = load i64, ptr %55, align 8
   %57 = icmp sgt i64 %56, 0
   br i1 %57, label %forbody.preheader.i6.i, label %"$Scheduler.forget.exit"
@@ -5686,7 +5702,7 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
 "$Scheduler.forget.exit":                         ; preds = %"$Scheduler.forget.exit.loopexit.unr-lcssa", %merge1.i11.i.epil, %"$SegmentList.forget.exit.i"
   %count.0.lcssa.i5.i = phi i32 [ 0, %"$SegmentList.forget.exit.i" ], [ %count.1.i12.i.lcssa.ph, %"$Scheduler.forget.exit.loopexit.unr-lcssa" ], [ %count.1.i12.i.epil, %merge1.i11.i.epil ]
   %106 = add i32 %count.0.lcssa.i5.i, %count.0.lcssa.i.i
-  %107 = getelementptr i8, ptr %0, i64 1248
+  %107 = getelementptr i8, ptr %0, i64 1256
   %108 = load i64, ptr %107, align 8
   %109 = sext i32 %106 to i64
   %110 = add i64 %108, %109
@@ -5697,13 +5713,13 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
   br i1 %113, label %then.i, label %else.i
 
 then.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %114 = getelementptr i8, ptr %0, i64 904
+  %114 = getelementptr i8, ptr %0, i64 912
   %115 = load i64, ptr %114, align 8
   %116 = icmp sgt i64 %115, 0
   br i1 %116, label %forbody.lr.ph.i.i.i, label %"$Scheduler.leave_lists.exit"
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i
-  %117 = getelementptr i8, ptr %0, i64 896
+  %117 = getelementptr i8, ptr %0, i64 904
   %118 = load ptr, ptr %117, align 8
   br label %forbody.i.i.i
 
@@ -5720,13 +5736,13 @@ merge1.i.i.i:                                     ; preds = %forbody.i.i.i
   br i1 %exitcond.not.i.i.i, label %"$Scheduler.leave_lists.exit", label %forbody.i.i.i
 
 else.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %123 = getelementptr i8, ptr %0, i64 880
+  %123 = getelementptr i8, ptr %0, i64 888
   %124 = load i64, ptr %123, align 8
   %125 = icmp sgt i64 %124, 0
   br i1 %125, label %forbody.lr.ph.i.i10.i, label %merge.i
 
 forbody.lr.ph.i.i10.i:                            ; preds = %else.i
-  %126 = getelementptr i8, ptr %0, i64 872
+  %126 = getelementptr i8, ptr %0, i64 880
   %127 = load ptr, ptr %126, align 8
   br label %forbody.i.i11.i
 
@@ -5772,7 +5788,7 @@ merge.i:                                          ; preds = %merge1.i.i13.i, %me
   br i1 %141, label %then2.i, label %"$Scheduler.leave_lists.exit"
 
 then2.i:                                          ; preds = %merge.i
-  %142 = getelementptr i8, ptr %0, i64 1192
+  %142 = getelementptr i8, ptr %0, i64 1200
   %143 = load i32, ptr %142, align 4
   %144 = add i32 %143, -1
   store i32 %144, ptr %142, align 4
@@ -5786,14 +5802,14 @@ then2.i:                                          ; preds = %merge.i
 
 whilebody.lr.ph.i:                                ; preds = %"$Scheduler.leave_lists.exit"
   %148 = getelementptr i8, ptr %1, i64 80
-  %149 = getelementptr i8, ptr %0, i64 712
-  %150 = getelementptr i8, ptr %0, i64 696
-  %151 = getelementptr i8, ptr %0, i64 664
-  %152 = getelementptr i8, ptr %0, i64 728
-  %153 = getelementptr i8, ptr %0, i64 660
-  %154 = getelementptr i8, ptr %0, i64 676
-  %155 = getelementptr i8, ptr %0, i64 680
-  %156 = getelementptr i8, ptr %0, i64 668
+  %149 = getelementptr i8, ptr %0, i64 720
+  %150 = getelementptr i8, ptr %0, i64 704
+  %151 = getelementptr i8, ptr %0, i64 672
+  %152 = getelementptr i8, ptr %0, i64 736
+  %153 = getelementptr i8, ptr %0, i64 668
+  %154 = getelementptr i8, ptr %0, i64 684
+  %155 = getelementptr i8, ptr %0, i64 688
+  %156 = getelementptr i8, ptr %0, i64 676
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -5877,11 +5893,11 @@ else4.i.i:                                        ; preds = %merge.i.i14
   br i1 %194, label %then.i17, label %"$Scheduler.give_row.exit"
 
 then.i17:                                         ; preds = %"$Scheduler.release_pages.exit"
-  %195 = getelementptr i8, ptr %0, i64 1064
-  %196 = getelementptr i8, ptr %0, i64 1072
+  %195 = getelementptr i8, ptr %0, i64 1072
+  %196 = getelementptr i8, ptr %0, i64 1080
   %197 = load i64, ptr %196, align 8
   %198 = add i64 %197, 1
-  %199 = getelementptr i8, ptr %0, i64 1080
+  %199 = getelementptr i8, ptr %0, i64 1088
   %200 = load i64, ptr %199, align 8
   %.not.i.i.i = icmp slt i64 %200, %198
   %.pre.i.i18 = load ptr, ptr %195, align 8
@@ -5923,7 +5939,7 @@ merge.i.i19:                                      ; preds = %merge7.i.i.i, %then
   br i1 %212, label %then, label %merge
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %213 = getelementptr i8, ptr %0, i64 1196
+  %213 = getelementptr i8, ptr %0, i64 1204
   %214 = load i32, ptr %213, align 4
   %215 = add i32 %214, -1
   store i32 %215, ptr %213, align 4
@@ -5931,9 +5947,9 @@ then:                                             ; preds = %"$Scheduler.give_ro
 
 merge:                                            ; preds = %"$Scheduler.give_row.exit", %then
   store i32 3, ptr %111, align 4
-  %216 = getelementptr i8, ptr %0, i64 944
+  %216 = getelementptr i8, ptr %0, i64 952
   %217 = load ptr, ptr %216, align 8
-  %218 = getelementptr i8, ptr %0, i64 952
+  %218 = getelementptr i8, ptr %0, i64 960
   %219 = load i64, ptr %218, align 8
   %220 = getelementptr ptr, ptr %217, i64 %219
   store ptr %1, ptr %220, align 8
@@ -6948,7 +6964,7 @@ merge5:                                           ; preds = %forbody
 define internal fastcc noundef i32 @"$Loop.grow_state"(ptr %0, ptr nocapture %1, i32 %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 716
+  %4 = getelementptr i8, ptr %0, i64 724
   %.val = load i32, ptr %4, align 4
   %5 = getelementptr i8, ptr %1, i64 88
   %.val9 = load i64, ptr %5, align 8
@@ -6958,9 +6974,9 @@ entry:
   %9 = trunc i64 %.val9 to i32
   %10 = sub i32 %8, %9
   %11 = tail call i32 @llvm.smax.i32(i32 %10, i32 0)
-  %12 = getelementptr i8, ptr %0, i64 1372
+  %12 = getelementptr i8, ptr %0, i64 1388
   %.val12.i = load i32, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 1380
+  %13 = getelementptr i8, ptr %0, i64 1396
   %.val13.i = load i32, ptr %13, align 4
   %14 = add i32 %.val13.i, %.val12.i
   %15 = icmp slt i32 %14, %11
@@ -6971,15 +6987,15 @@ forcond.preheader:                                ; preds = %entry
   br i1 %16, label %forbody.lr.ph, label %common.ret
 
 forbody.lr.ph:                                    ; preds = %forcond.preheader
-  %17 = getelementptr i8, ptr %0, i64 1360
-  %18 = getelementptr i8, ptr %0, i64 1440
-  %19 = getelementptr i8, ptr %0, i64 1424
-  %20 = getelementptr i8, ptr %0, i64 1376
+  %17 = getelementptr i8, ptr %0, i64 1376
+  %18 = getelementptr i8, ptr %0, i64 1456
+  %19 = getelementptr i8, ptr %0, i64 1440
+  %20 = getelementptr i8, ptr %0, i64 1392
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1576
+  %22 = getelementptr i8, ptr %0, i64 1592
   %23 = getelementptr i8, ptr %1, i64 72
-  %24 = getelementptr i8, ptr %0, i64 1896
-  %25 = getelementptr i8, ptr %0, i64 1900
+  %24 = getelementptr i8, ptr %0, i64 1912
+  %25 = getelementptr i8, ptr %0, i64 1916
   br label %forbody
 
 then.i:                                           ; preds = %entry
@@ -6987,7 +7003,7 @@ then.i:                                           ; preds = %entry
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = getelementptr i8, ptr %0, i64 1364
+  %26 = getelementptr i8, ptr %0, i64 1380
   %27 = load i32, ptr %26, align 4
   %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.31", i32 %11, i32 %14, i32 %27)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
@@ -7184,14 +7200,14 @@ then.i:                                           ; preds = %merge.i
 define internal fastcc i32 @"$Loop.decode_last_token"(ptr %0, ptr nocapture %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 1984
-  %5 = getelementptr i8, ptr %0, i64 2328
+  %4 = getelementptr i8, ptr %0, i64 2000
+  %5 = getelementptr i8, ptr %0, i64 2344
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 2104
+  %6 = getelementptr i8, ptr %0, i64 2120
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %4, i8 0, i64 44, i1 false)
   %7 = load ptr, ptr %6, align 8
   store i32 0, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 2232
+  %8 = getelementptr i8, ptr %0, i64 2248
   %9 = load ptr, ptr %8, align 8
   store i32 0, ptr %9, align 4
   %10 = getelementptr i8, ptr %1, i64 72
@@ -7202,23 +7218,23 @@ entry:
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr i8, ptr %0, i64 20
   %17 = load i32, ptr %16, align 4
-  %18 = getelementptr i8, ptr %0, i64 2096
+  %18 = getelementptr i8, ptr %0, i64 2112
   %19 = load ptr, ptr %18, align 8
   %20 = load i32, ptr %4, align 4
   %21 = sext i32 %20 to i64
   %22 = getelementptr i32, ptr %19, i64 %21
   store i32 -1, ptr %22, align 4
-  %23 = getelementptr i8, ptr %0, i64 2036
+  %23 = getelementptr i8, ptr %0, i64 2052
   %.val.i.i = load i32, ptr %23, align 4
-  %24 = getelementptr i8, ptr %0, i64 2264
+  %24 = getelementptr i8, ptr %0, i64 2280
   %.val29.i.i = load ptr, ptr %24, align 8
   %25 = sext i32 %11 to i64
   %26 = sext i32 %.val.i.i to i64
   %27 = mul nsw i64 %26, %25
   %28 = getelementptr i32, ptr %.val29.i.i, i64 %27
-  %29 = getelementptr i8, ptr %0, i64 2072
-  %30 = getelementptr i8, ptr %0, i64 2080
-  %31 = getelementptr i8, ptr %0, i64 2088
+  %29 = getelementptr i8, ptr %0, i64 2088
+  %30 = getelementptr i8, ptr %0, i64 2096
+  %31 = getelementptr i8, ptr %0, i64 2104
   %32 = load i32, ptr %4, align 4
   %33 = sext i32 %13 to i64
   %34 = getelementptr i32, ptr %15, i64 %33
@@ -7244,14 +7260,14 @@ entry:
   %51 = add i32 %50, 1
   store i32 %51, ptr %4, align 4
   %52 = add i32 %13, 1
-  %53 = getelementptr i8, ptr %0, i64 2112
+  %53 = getelementptr i8, ptr %0, i64 2128
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %0, i64 1992
+  %55 = getelementptr i8, ptr %0, i64 2008
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
   %58 = getelementptr i32, ptr %54, i64 %57
   store i32 %52, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 2120
+  %59 = getelementptr i8, ptr %0, i64 2136
   %60 = load ptr, ptr %59, align 8
   %61 = load i32, ptr %55, align 4
   %62 = sext i32 %61 to i64
@@ -7265,11 +7281,11 @@ entry:
   %68 = sext i32 %65 to i64
   %69 = getelementptr i32, ptr %67, i64 %68
   store i32 %66, ptr %69, align 4
-  %70 = getelementptr i8, ptr %0, i64 1996
+  %70 = getelementptr i8, ptr %0, i64 2012
   %71 = load i32, ptr %70, align 4
   %72 = add i32 %71, 1
   store i32 %72, ptr %70, align 4
-  %73 = getelementptr i8, ptr %0, i64 1988
+  %73 = getelementptr i8, ptr %0, i64 2004
   %74 = load i32, ptr %73, align 4
   %75 = add i32 %74, 1
   store i32 %75, ptr %73, align 4
@@ -7277,9 +7293,9 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %76 = getelementptr i8, ptr %0, i64 2000
+  %76 = getelementptr i8, ptr %0, i64 2016
   %77 = load i32, ptr %76, align 4
-  %78 = getelementptr i8, ptr %0, i64 2128
+  %78 = getelementptr i8, ptr %0, i64 2144
   %79 = load ptr, ptr %78, align 8
   %80 = sext i32 %77 to i64
   %81 = getelementptr i32, ptr %79, i64 %80
@@ -7290,15 +7306,15 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %83 = getelementptr i8, ptr %0, i64 1896
+  %83 = getelementptr i8, ptr %0, i64 1912
   %84 = load i32, ptr %83, align 4
-  %85 = getelementptr i8, ptr %0, i64 1900
+  %85 = getelementptr i8, ptr %0, i64 1916
   %86 = load i32, ptr %85, align 4
   %87 = icmp slt i32 %84, %86
   br i1 %87, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
 
 then.i.i:                                         ; preds = %merge
-  %88 = getelementptr i8, ptr %0, i64 1576
+  %88 = getelementptr i8, ptr %0, i64 1592
   %89 = load ptr, ptr %88, align 8
   %90 = getelementptr i8, ptr %89, i64 36
   store i32 %84, ptr %90, align 4
@@ -7315,7 +7331,7 @@ then.i.i:                                         ; preds = %merge
   br i1 %.not.i.i, label %"$RankGroup.step.exit.i", label %then.i
 
 "$RankGroup.step.exit.i":                         ; preds = %"$Scheduler.write_table_range.exit.i"
-  %96 = getelementptr i8, ptr %0, i64 2272
+  %96 = getelementptr i8, ptr %0, i64 2288
   %97 = tail call fastcc i32 @"$RankGroup.land"(ptr %94, ptr %96, ptr %3)
   %.not.i = icmp eq i32 %97, 0
   br i1 %.not.i, label %merge1, label %then.i
@@ -7326,7 +7342,7 @@ then.i:                                           ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i, label %"$Loop.run_step.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %98 = getelementptr i8, ptr %0, i64 2590
+  %98 = getelementptr i8, ptr %0, i64 2606
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %98, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
   br label %"$Loop.run_step.exit"
 
@@ -7339,21 +7355,21 @@ common.ret:                                       ; preds = %forcond1.merge3_cri
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$RankGroup.step.exit.i"
-  %99 = getelementptr i8, ptr %0, i64 1920
-  %100 = getelementptr i8, ptr %0, i64 724
+  %99 = getelementptr i8, ptr %0, i64 1936
+  %100 = getelementptr i8, ptr %0, i64 732
   %101 = load i32, ptr %100, align 4
   store i32 %101, ptr %83, align 4
   store i32 0, ptr %85, align 4
   %102 = load i64, ptr %99, align 8
   %103 = add i64 %102, 1
   store i64 %103, ptr %99, align 8
-  %104 = getelementptr i8, ptr %0, i64 1936
+  %104 = getelementptr i8, ptr %0, i64 1952
   %105 = load i64, ptr %104, align 8
   %106 = load i32, ptr %73, align 4
   %107 = sext i32 %106 to i64
   %108 = add i64 %105, %107
   store i64 %108, ptr %104, align 8
-  %109 = getelementptr i8, ptr %0, i64 1928
+  %109 = getelementptr i8, ptr %0, i64 1944
   %110 = load i64, ptr %109, align 8
   %111 = load i32, ptr %4, align 4
   %112 = sext i32 %111 to i64
@@ -7365,9 +7381,9 @@ merge1:                                           ; preds = %"$RankGroup.step.ex
   store i32 %116, ptr %12, align 4
   %117 = getelementptr i8, ptr %1, i64 379
   store i8 0, ptr %117, align 1
-  %118 = getelementptr i8, ptr %0, i64 2000
+  %118 = getelementptr i8, ptr %0, i64 2016
   %119 = load i32, ptr %118, align 4
-  %120 = getelementptr i8, ptr %0, i64 2052
+  %120 = getelementptr i8, ptr %0, i64 2068
   %.val = load i32, ptr %120, align 4
   %121 = icmp sgt i32 %119, 0
   br i1 %121, label %forbody.lr.ph.i.i, label %common.ret
@@ -10959,31 +10975,31 @@ common.ret:                                       ; preds = %entry, %then2, %"$S
   ret void
 
 merge:                                            ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 712
-  %6 = getelementptr i8, ptr %0, i64 2590
-  %7 = getelementptr i8, ptr %0, i64 1616
+  %5 = getelementptr i8, ptr %0, i64 720
+  %6 = getelementptr i8, ptr %0, i64 2606
+  %7 = getelementptr i8, ptr %0, i64 1632
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %condition1.preheader.i
 
 whilebody.lr.ph.i:                                ; preds = %merge
-  %10 = getelementptr i8, ptr %0, i64 1608
-  %11 = getelementptr i8, ptr %0, i64 1680
-  %12 = getelementptr i8, ptr %0, i64 1688
-  %13 = getelementptr i8, ptr %0, i64 1912
+  %10 = getelementptr i8, ptr %0, i64 1624
+  %11 = getelementptr i8, ptr %0, i64 1696
+  %12 = getelementptr i8, ptr %0, i64 1704
+  %13 = getelementptr i8, ptr %0, i64 1928
   br label %whilebody.i
 
 condition1.preheader.i:                           ; preds = %whilebody.i, %merge
-  %14 = getelementptr i8, ptr %0, i64 1592
+  %14 = getelementptr i8, ptr %0, i64 1608
   %15 = load i64, ptr %14, align 8
   %16 = icmp sgt i64 %15, 0
   br i1 %16, label %whilebody2.lr.ph.i, label %"$Scheduler.fail_all.exit"
 
 whilebody2.lr.ph.i:                               ; preds = %condition1.preheader.i
-  %17 = getelementptr i8, ptr %0, i64 1584
-  %18 = getelementptr i8, ptr %0, i64 1680
-  %19 = getelementptr i8, ptr %0, i64 1688
-  %20 = getelementptr i8, ptr %0, i64 1912
+  %17 = getelementptr i8, ptr %0, i64 1600
+  %18 = getelementptr i8, ptr %0, i64 1696
+  %19 = getelementptr i8, ptr %0, i64 1704
+  %20 = getelementptr i8, ptr %0, i64 1928
   br label %whilebody2.i
 
 whilebody.i:                                      ; preds = %whilebody.i, %whilebody.lr.ph.i
@@ -11085,13 +11101,13 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   br i1 %78, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %79 = getelementptr i8, ptr %0, i64 2589
+  %79 = getelementptr i8, ptr %0, i64 2605
   %80 = load i8, ptr %79, align 1
   %81 = trunc i8 %80 to i1
   br i1 %81, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %82 = getelementptr i8, ptr %0, i64 2440
+  %82 = getelementptr i8, ptr %0, i64 2456
   %83 = tail call i32 @pthread_mutex_lock(ptr %82)
   store i8 0, ptr %79, align 1
   %84 = tail call i32 @pthread_mutex_unlock(ptr %82)
@@ -11102,20 +11118,20 @@ define internal fastcc void @"$Loop.publish"(ptr %0) unnamed_addr {
 entry:
   %time.i.i = alloca %6, align 8
   %one.i.i = alloca i64, align 8
-  %1 = getelementptr i8, ptr %0, i64 2440
+  %1 = getelementptr i8, ptr %0, i64 2456
   %2 = tail call i32 @pthread_mutex_lock(ptr %1)
-  %3 = getelementptr i8, ptr %0, i64 1680
-  %4 = getelementptr i8, ptr %0, i64 3712
-  %5 = getelementptr i8, ptr %0, i64 1688
+  %3 = getelementptr i8, ptr %0, i64 1696
+  %4 = getelementptr i8, ptr %0, i64 3728
+  %5 = getelementptr i8, ptr %0, i64 1704
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   br i1 %7, label %and.lhs.true.lr.ph.i, label %merge.i
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 3696
-  %9 = getelementptr i8, ptr %0, i64 3728
-  %10 = getelementptr i8, ptr %0, i64 3704
-  %11 = getelementptr i8, ptr %0, i64 3720
+  %8 = getelementptr i8, ptr %0, i64 3712
+  %9 = getelementptr i8, ptr %0, i64 3744
+  %10 = getelementptr i8, ptr %0, i64 3720
+  %11 = getelementptr i8, ptr %0, i64 3736
   %.pre.i = load i64, ptr %9, align 8
   br label %and.lhs.true.i
 
@@ -11260,26 +11276,26 @@ merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopex
 then.i:                                           ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %one.i.i)
   store i64 1, ptr %one.i.i, align 8
-  %73 = getelementptr i8, ptr %0, i64 3736
+  %73 = getelementptr i8, ptr %0, i64 3752
   %74 = load i32, ptr %73, align 4
   %75 = call i64 @write(i32 %74, ptr nonnull %one.i.i, i64 8)
-  %76 = getelementptr i8, ptr %0, i64 2528
+  %76 = getelementptr i8, ptr %0, i64 2544
   %77 = tail call i32 @pthread_cond_broadcast(ptr %76)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %one.i.i)
   br label %"$Loop.publish_events.exit"
 
 "$Loop.publish_events.exit":                      ; preds = %merge.i, %then.i
-  %78 = getelementptr i8, ptr %0, i64 1656
-  %79 = getelementptr i8, ptr %0, i64 1664
+  %78 = getelementptr i8, ptr %0, i64 1672
+  %79 = getelementptr i8, ptr %0, i64 1680
   %80 = load i64, ptr %79, align 8
   %81 = icmp sgt i64 %80, 0
   br i1 %81, label %forbody.lr.ph.i, label %"$Loop.remove_ended.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.publish_events.exit"
-  %82 = getelementptr i8, ptr %0, i64 3648
-  %83 = getelementptr i8, ptr %0, i64 3640
-  %84 = getelementptr i8, ptr %0, i64 3672
-  %85 = getelementptr i8, ptr %0, i64 3664
+  %82 = getelementptr i8, ptr %0, i64 3664
+  %83 = getelementptr i8, ptr %0, i64 3656
+  %84 = getelementptr i8, ptr %0, i64 3688
+  %85 = getelementptr i8, ptr %0, i64 3680
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$remove.exit13.i", %forbody.lr.ph.i
@@ -11289,25 +11305,25 @@ forbody.i:                                        ; preds = %"$remove.exit13.i",
   %88 = load ptr, ptr %87, align 8
   %89 = load i64, ptr %82, align 8
   %90 = icmp sgt i64 %89, 0
-  br i1 %90, label %forbody.lr.ph.i.i.i13, label %"$remove.exit.i"
+  br i1 %90, label %forbody.lr.ph.i.i.i15, label %"$remove.exit.i"
 
-forbody.lr.ph.i.i.i13:                            ; preds = %forbody.i
+forbody.lr.ph.i.i.i15:                            ; preds = %forbody.i
   %91 = load ptr, ptr %83, align 8
-  br label %forbody.i.i.i14
+  br label %forbody.i.i.i16
 
-forbody.i.i.i14:                                  ; preds = %merge1.i.i.i15, %forbody.lr.ph.i.i.i13
-  %i.06.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i13 ], [ %95, %merge1.i.i.i15 ]
+forbody.i.i.i16:                                  ; preds = %merge1.i.i.i17, %forbody.lr.ph.i.i.i15
+  %i.06.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i15 ], [ %95, %merge1.i.i.i17 ]
   %92 = getelementptr ptr, ptr %91, i64 %i.06.i.i.i
   %93 = load ptr, ptr %92, align 8
   %94 = icmp eq ptr %93, %88
-  br i1 %94, label %merge.i.i, label %merge1.i.i.i15
+  br i1 %94, label %merge.i.i, label %merge1.i.i.i17
 
-merge1.i.i.i15:                                   ; preds = %forbody.i.i.i14
+merge1.i.i.i17:                                   ; preds = %forbody.i.i.i16
   %95 = add nuw nsw i64 %i.06.i.i.i, 1
-  %exitcond.not.i.i.i16 = icmp eq i64 %95, %89
-  br i1 %exitcond.not.i.i.i16, label %"$remove.exit.i", label %forbody.i.i.i14
+  %exitcond.not.i.i.i18 = icmp eq i64 %95, %89
+  br i1 %exitcond.not.i.i.i18, label %"$remove.exit.i", label %forbody.i.i.i16
 
-merge.i.i:                                        ; preds = %forbody.i.i.i14
+merge.i.i:                                        ; preds = %forbody.i.i.i16
   %96 = getelementptr ptr, ptr %91, i64 %i.06.i.i.i
   %97 = getelementptr i8, ptr %96, i64 8
   %98 = xor i64 %i.06.i.i.i, -1
@@ -11317,13 +11333,13 @@ merge.i.i:                                        ; preds = %forbody.i.i.i14
   %101 = load i64, ptr %82, align 8
   %102 = add i64 %101, -1
   store i64 %102, ptr %82, align 8
-  %.pre.i17 = load ptr, ptr %78, align 8
-  %.phi.trans.insert.i = getelementptr ptr, ptr %.pre.i17, i64 %i.021.i
+  %.pre.i19 = load ptr, ptr %78, align 8
+  %.phi.trans.insert.i = getelementptr ptr, ptr %.pre.i19, i64 %i.021.i
   %.pre24.i = load ptr, ptr %.phi.trans.insert.i, align 8
   br label %"$remove.exit.i"
 
-"$remove.exit.i":                                 ; preds = %merge1.i.i.i15, %merge.i.i, %forbody.i
-  %103 = phi ptr [ %88, %forbody.i ], [ %.pre24.i, %merge.i.i ], [ %88, %merge1.i.i.i15 ]
+"$remove.exit.i":                                 ; preds = %merge1.i.i.i17, %merge.i.i, %forbody.i
+  %103 = phi ptr [ %88, %forbody.i ], [ %.pre24.i, %merge.i.i ], [ %88, %merge1.i.i.i17 ]
   %104 = load i64, ptr %84, align 8
   %105 = icmp sgt i64 %104, 0
   br i1 %105, label %forbody.lr.ph.i.i7.i, label %"$remove.exit13.i"
@@ -11370,24 +11386,24 @@ merge.i12.i:                                      ; preds = %forbody.i.i8.i
   %123 = load i64, ptr %122, align 8
   %124 = add i64 %121, %123
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
-  %125 = getelementptr i8, ptr %0, i64 3664
-  %126 = getelementptr i8, ptr %0, i64 3672
+  %125 = getelementptr i8, ptr %0, i64 3680
+  %126 = getelementptr i8, ptr %0, i64 3688
   %127 = load i64, ptr %126, align 8
   %128 = icmp sgt i64 %127, 0
-  br i1 %128, label %forbody.i19.preheader, label %"$Loop.publish_outputs.exit"
+  br i1 %128, label %forbody.i21.preheader, label %"$Loop.publish_outputs.exit"
 
-forbody.i19.preheader:                            ; preds = %"$Loop.remove_ended.exit"
-  %xtraiter44 = and i64 %127, 3
+forbody.i21.preheader:                            ; preds = %"$Loop.remove_ended.exit"
+  %xtraiter48 = and i64 %127, 3
   %129 = icmp ult i64 %127, 4
-  br i1 %129, label %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", label %forbody.i19.preheader.new
+  br i1 %129, label %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", label %forbody.i21.preheader.new
 
-forbody.i19.preheader.new:                        ; preds = %forbody.i19.preheader
-  %unroll_iter47 = and i64 %127, 9223372036854775804
-  br label %forbody.i19
+forbody.i21.preheader.new:                        ; preds = %forbody.i21.preheader
+  %unroll_iter51 = and i64 %127, 9223372036854775804
+  br label %forbody.i21
 
-forbody.i19:                                      ; preds = %"$Sequence.publish_outputs.exit.i.3", %forbody.i19.preheader.new
-  %i.03.i = phi i64 [ 0, %forbody.i19.preheader.new ], [ %173, %"$Sequence.publish_outputs.exit.i.3" ]
-  %niter48 = phi i64 [ 0, %forbody.i19.preheader.new ], [ %niter48.next.3, %"$Sequence.publish_outputs.exit.i.3" ]
+forbody.i21:                                      ; preds = %"$Sequence.publish_outputs.exit.i.3", %forbody.i21.preheader.new
+  %i.03.i = phi i64 [ 0, %forbody.i21.preheader.new ], [ %173, %"$Sequence.publish_outputs.exit.i.3" ]
+  %niter52 = phi i64 [ 0, %forbody.i21.preheader.new ], [ %niter52.next.3, %"$Sequence.publish_outputs.exit.i.3" ]
   %130 = load ptr, ptr %125, align 8
   %131 = getelementptr ptr, ptr %130, i64 %i.03.i
   %132 = load ptr, ptr %131, align 8
@@ -11399,16 +11415,16 @@ forbody.i19:                                      ; preds = %"$Sequence.publish_
   %.val7.i.i = load i32, ptr %136, align 4
   %137 = trunc i64 %.val6.i.i to i32
   %138 = sub i32 %137, %.val7.i.i
-  %.not.i.i20 = icmp eq i32 %134, %138
-  br i1 %.not.i.i20, label %"$Sequence.publish_outputs.exit.i", label %then.i.i
+  %.not.i.i22 = icmp eq i32 %134, %138
+  br i1 %.not.i.i22, label %"$Sequence.publish_outputs.exit.i", label %then.i.i
 
-then.i.i:                                         ; preds = %forbody.i19
+then.i.i:                                         ; preds = %forbody.i21
   store i32 %138, ptr %133, align 4
   %139 = getelementptr i8, ptr %132, i64 360
   store i64 %124, ptr %139, align 8
   br label %"$Sequence.publish_outputs.exit.i"
 
-"$Sequence.publish_outputs.exit.i":               ; preds = %then.i.i, %forbody.i19
+"$Sequence.publish_outputs.exit.i":               ; preds = %then.i.i, %forbody.i21
   %140 = or disjoint i64 %i.03.i, 1
   %141 = load ptr, ptr %125, align 8
   %142 = getelementptr ptr, ptr %141, i64 %140
@@ -11421,8 +11437,8 @@ then.i.i:                                         ; preds = %forbody.i19
   %.val7.i.i.1 = load i32, ptr %147, align 4
   %148 = trunc i64 %.val6.i.i.1 to i32
   %149 = sub i32 %148, %.val7.i.i.1
-  %.not.i.i20.1 = icmp eq i32 %145, %149
-  br i1 %.not.i.i20.1, label %"$Sequence.publish_outputs.exit.i.1", label %then.i.i.1
+  %.not.i.i22.1 = icmp eq i32 %145, %149
+  br i1 %.not.i.i22.1, label %"$Sequence.publish_outputs.exit.i.1", label %then.i.i.1
 
 then.i.i.1:                                       ; preds = %"$Sequence.publish_outputs.exit.i"
   store i32 %149, ptr %144, align 4
@@ -11443,8 +11459,8 @@ then.i.i.1:                                       ; preds = %"$Sequence.publish_
   %.val7.i.i.2 = load i32, ptr %158, align 4
   %159 = trunc i64 %.val6.i.i.2 to i32
   %160 = sub i32 %159, %.val7.i.i.2
-  %.not.i.i20.2 = icmp eq i32 %156, %160
-  br i1 %.not.i.i20.2, label %"$Sequence.publish_outputs.exit.i.2", label %then.i.i.2
+  %.not.i.i22.2 = icmp eq i32 %156, %160
+  br i1 %.not.i.i22.2, label %"$Sequence.publish_outputs.exit.i.2", label %then.i.i.2
 
 then.i.i.2:                                       ; preds = %"$Sequence.publish_outputs.exit.i.1"
   store i32 %160, ptr %155, align 4
@@ -11465,8 +11481,8 @@ then.i.i.2:                                       ; preds = %"$Sequence.publish_
   %.val7.i.i.3 = load i32, ptr %169, align 4
   %170 = trunc i64 %.val6.i.i.3 to i32
   %171 = sub i32 %170, %.val7.i.i.3
-  %.not.i.i20.3 = icmp eq i32 %167, %171
-  br i1 %.not.i.i20.3, label %"$Sequence.publish_outputs.exit.i.3", label %then.i.i.3
+  %.not.i.i22.3 = icmp eq i32 %167, %171
+  br i1 %.not.i.i22.3, label %"$Sequence.publish_outputs.exit.i.3", label %then.i.i.3
 
 then.i.i.3:                                       ; preds = %"$Sequence.publish_outputs.exit.i.2"
   store i32 %171, ptr %166, align 4
@@ -11476,18 +11492,18 @@ then.i.i.3:                                       ; preds = %"$Sequence.publish_
 
 "$Sequence.publish_outputs.exit.i.3":             ; preds = %then.i.i.3, %"$Sequence.publish_outputs.exit.i.2"
   %173 = add nuw nsw i64 %i.03.i, 4
-  %niter48.next.3 = add i64 %niter48, 4
-  %niter48.ncmp.3 = icmp eq i64 %niter48.next.3, %unroll_iter47
-  br i1 %niter48.ncmp.3, label %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", label %forbody.i19
+  %niter52.next.3 = add i64 %niter52, 4
+  %niter52.ncmp.3 = icmp eq i64 %niter52.next.3, %unroll_iter51
+  br i1 %niter52.ncmp.3, label %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", label %forbody.i21
 
-"$Loop.publish_outputs.exit.loopexit.unr-lcssa":  ; preds = %"$Sequence.publish_outputs.exit.i.3", %forbody.i19.preheader
-  %i.03.i.unr = phi i64 [ 0, %forbody.i19.preheader ], [ %173, %"$Sequence.publish_outputs.exit.i.3" ]
-  %lcmp.mod46.not = icmp eq i64 %xtraiter44, 0
-  br i1 %lcmp.mod46.not, label %"$Loop.publish_outputs.exit", label %forbody.i19.epil
+"$Loop.publish_outputs.exit.loopexit.unr-lcssa":  ; preds = %"$Sequence.publish_outputs.exit.i.3", %forbody.i21.preheader
+  %i.03.i.unr = phi i64 [ 0, %forbody.i21.preheader ], [ %173, %"$Sequence.publish_outputs.exit.i.3" ]
+  %lcmp.mod50.not = icmp eq i64 %xtraiter48, 0
+  br i1 %lcmp.mod50.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil
 
-forbody.i19.epil:                                 ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil"
+forbody.i21.epil:                                 ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil"
   %i.03.i.epil = phi i64 [ %184, %"$Sequence.publish_outputs.exit.i.epil" ], [ %i.03.i.unr, %"$Loop.publish_outputs.exit.loopexit.unr-lcssa" ]
-  %epil.iter45 = phi i64 [ %epil.iter45.next, %"$Sequence.publish_outputs.exit.i.epil" ], [ 0, %"$Loop.publish_outputs.exit.loopexit.unr-lcssa" ]
+  %epil.iter49 = phi i64 [ %epil.iter49.next, %"$Sequence.publish_outputs.exit.i.epil" ], [ 0, %"$Loop.publish_outputs.exit.loopexit.unr-lcssa" ]
   %174 = load ptr, ptr %125, align 8
   %175 = getelementptr ptr, ptr %174, i64 %i.03.i.epil
   %176 = load ptr, ptr %175, align 8
@@ -11499,85 +11515,85 @@ forbody.i19.epil:                                 ; preds = %"$Loop.publish_outp
   %.val7.i.i.epil = load i32, ptr %180, align 4
   %181 = trunc i64 %.val6.i.i.epil to i32
   %182 = sub i32 %181, %.val7.i.i.epil
-  %.not.i.i20.epil = icmp eq i32 %178, %182
-  br i1 %.not.i.i20.epil, label %"$Sequence.publish_outputs.exit.i.epil", label %then.i.i.epil
+  %.not.i.i22.epil = icmp eq i32 %178, %182
+  br i1 %.not.i.i22.epil, label %"$Sequence.publish_outputs.exit.i.epil", label %then.i.i.epil
 
-then.i.i.epil:                                    ; preds = %forbody.i19.epil
+then.i.i.epil:                                    ; preds = %forbody.i21.epil
   store i32 %182, ptr %177, align 4
   %183 = getelementptr i8, ptr %176, i64 360
   store i64 %124, ptr %183, align 8
   br label %"$Sequence.publish_outputs.exit.i.epil"
 
-"$Sequence.publish_outputs.exit.i.epil":          ; preds = %then.i.i.epil, %forbody.i19.epil
+"$Sequence.publish_outputs.exit.i.epil":          ; preds = %then.i.i.epil, %forbody.i21.epil
   %184 = add nuw nsw i64 %i.03.i.epil, 1
-  %epil.iter45.next = add i64 %epil.iter45, 1
-  %epil.iter45.cmp.not = icmp eq i64 %epil.iter45.next, %xtraiter44
-  br i1 %epil.iter45.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i19.epil, !llvm.loop !46
+  %epil.iter49.next = add i64 %epil.iter49, 1
+  %epil.iter49.cmp.not = icmp eq i64 %epil.iter49.next, %xtraiter48
+  br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !46
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil", %"$Loop.remove_ended.exit"
-  %185 = getelementptr i8, ptr %0, i64 3768
-  %186 = getelementptr i8, ptr %0, i64 1920
+  %185 = getelementptr i8, ptr %0, i64 3784
+  %186 = getelementptr i8, ptr %0, i64 1936
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %185, ptr noundef nonnull align 8 dereferenceable(64) %186, i64 64, i1 false)
-  %187 = getelementptr i8, ptr %0, i64 1364
+  %187 = getelementptr i8, ptr %0, i64 1380
   %188 = load i32, ptr %187, align 4
-  %189 = getelementptr i8, ptr %0, i64 3832
+  %189 = getelementptr i8, ptr %0, i64 3848
   store i32 %188, ptr %189, align 4
-  %190 = getelementptr i8, ptr %0, i64 1372
-  %191 = getelementptr i8, ptr %0, i64 3836
+  %190 = getelementptr i8, ptr %0, i64 1388
+  %191 = getelementptr i8, ptr %0, i64 3852
   %192 = load <2 x i32>, ptr %190, align 4
   store <2 x i32> %192, ptr %191, align 4
-  %193 = getelementptr i8, ptr %0, i64 1380
+  %193 = getelementptr i8, ptr %0, i64 1396
   %194 = load i32, ptr %193, align 4
-  %195 = getelementptr i8, ptr %0, i64 3844
+  %195 = getelementptr i8, ptr %0, i64 3860
   store i32 %194, ptr %195, align 4
-  %196 = getelementptr i8, ptr %0, i64 1416
+  %196 = getelementptr i8, ptr %0, i64 1432
   %197 = load i64, ptr %196, align 8
-  %198 = getelementptr i8, ptr %0, i64 3848
+  %198 = getelementptr i8, ptr %0, i64 3864
   store i64 %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 1592
+  %199 = getelementptr i8, ptr %0, i64 1608
   %200 = load i64, ptr %199, align 8
   %201 = trunc i64 %200 to i32
-  %202 = getelementptr i8, ptr %0, i64 3856
+  %202 = getelementptr i8, ptr %0, i64 3872
   store i32 %201, ptr %202, align 4
-  %203 = getelementptr i8, ptr %0, i64 1616
+  %203 = getelementptr i8, ptr %0, i64 1632
   %204 = load i64, ptr %203, align 8
   %205 = trunc i64 %204 to i32
-  %206 = getelementptr i8, ptr %0, i64 3860
+  %206 = getelementptr i8, ptr %0, i64 3876
   store i32 %205, ptr %206, align 4
-  %207 = getelementptr i8, ptr %0, i64 1904
+  %207 = getelementptr i8, ptr %0, i64 1920
   %208 = load i32, ptr %207, align 4
-  %209 = getelementptr i8, ptr %0, i64 3864
+  %209 = getelementptr i8, ptr %0, i64 3880
   store i32 %208, ptr %209, align 4
-  %210 = getelementptr i8, ptr %0, i64 3904
-  %211 = getelementptr i8, ptr %0, i64 3872
+  %210 = getelementptr i8, ptr %0, i64 3920
+  %211 = getelementptr i8, ptr %0, i64 3888
   %212 = load <4 x i64>, ptr %210, align 8
   store <4 x i64> %212, ptr %211, align 8
-  %213 = getelementptr i8, ptr %0, i64 1908
+  %213 = getelementptr i8, ptr %0, i64 1924
   %214 = load i32, ptr %213, align 4
   %215 = icmp eq i32 %214, 0
-  br i1 %215, label %"$Scheduler.nearest_deadline.exit.thread.i", label %merge.i.i22
+  br i1 %215, label %"$Scheduler.nearest_deadline.exit.thread.i", label %merge.i.i24
 
-merge.i.i22:                                      ; preds = %"$Loop.publish_outputs.exit"
-  %216 = getelementptr i8, ptr %0, i64 1608
-  %217 = getelementptr i8, ptr %0, i64 1584
+merge.i.i24:                                      ; preds = %"$Loop.publish_outputs.exit"
+  %216 = getelementptr i8, ptr %0, i64 1624
+  %217 = getelementptr i8, ptr %0, i64 1600
   %218 = add i64 %204, %200
   %219 = icmp sgt i64 %218, 0
   br i1 %219, label %forbody.i.i.preheader, label %"$Scheduler.nearest_deadline.exit.thread.i"
 
-forbody.i.i.preheader:                            ; preds = %merge.i.i22
+forbody.i.i.preheader:                            ; preds = %merge.i.i24
   %220 = add i64 %204, %200
-  %xtraiter49 = and i64 %218, 1
+  %xtraiter53 = and i64 %218, 1
   %221 = icmp eq i64 %220, 1
   br i1 %221, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i.preheader.new
 
 forbody.i.i.preheader.new:                        ; preds = %forbody.i.i.preheader
-  %unroll_iter53 = and i64 %218, 9223372036854775806
+  %unroll_iter57 = and i64 %218, 9223372036854775806
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge2.i.i.1, %forbody.i.i.preheader.new
   %nearest.025.i.i = phi i64 [ 0, %forbody.i.i.preheader.new ], [ %nearest.1.i.fr.i.1, %merge2.i.i.1 ]
   %i.024.i.i = phi i64 [ 0, %forbody.i.i.preheader.new ], [ %245, %merge2.i.i.1 ]
-  %niter54 = phi i64 [ 0, %forbody.i.i.preheader.new ], [ %niter54.next.1, %merge2.i.i.1 ]
+  %niter58 = phi i64 [ 0, %forbody.i.i.preheader.new ], [ %niter58.next.1, %merge2.i.i.1 ]
   %222 = icmp slt i64 %i.024.i.i, %204
   br i1 %222, label %then3.i.i, label %else4.i.i
 
@@ -11630,12 +11646,12 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   %nearest.1.i.i.1 = select i1 %242, i64 %spec.select.i.i.1, i64 %nearest.1.i.fr.i
   %nearest.1.i.fr.i.1 = freeze i64 %nearest.1.i.i.1
   %245 = add nuw nsw i64 %i.024.i.i, 2
-  %niter54.next.1 = add i64 %niter54, 2
-  %niter54.ncmp.1 = icmp eq i64 %niter54.next.1, %unroll_iter53
-  br i1 %niter54.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
+  %niter58.next.1 = add i64 %niter58, 2
+  %niter58.ncmp.1 = icmp eq i64 %niter58.next.1, %unroll_iter57
+  br i1 %niter58.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
-"$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i22, %"$Loop.publish_outputs.exit"
-  %246 = getelementptr i8, ptr %0, i64 3968
+"$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i24, %"$Loop.publish_outputs.exit"
+  %246 = getelementptr i8, ptr %0, i64 3984
   %247 = load i64, ptr %246, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -11643,8 +11659,8 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   %nearest.1.i.fr.i.lcssa.ph = phi i64 [ poison, %forbody.i.i.preheader ], [ %nearest.1.i.fr.i.1, %merge2.i.i.1 ]
   %nearest.025.i.i.unr = phi i64 [ 0, %forbody.i.i.preheader ], [ %nearest.1.i.fr.i.1, %merge2.i.i.1 ]
   %i.024.i.i.unr = phi i64 [ 0, %forbody.i.i.preheader ], [ %245, %merge2.i.i.1 ]
-  %lcmp.mod51.not = icmp eq i64 %xtraiter49, 0
-  br i1 %lcmp.mod51.not, label %"$Scheduler.nearest_deadline.exit.i", label %forbody.i.i.epil
+  %lcmp.mod55.not = icmp eq i64 %xtraiter53, 0
+  br i1 %lcmp.mod55.not, label %"$Scheduler.nearest_deadline.exit.i", label %forbody.i.i.epil
 
 forbody.i.i.epil:                                 ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa"
   %248 = icmp slt i64 %i.024.i.i.unr, %204
@@ -11676,7 +11692,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %259 = getelementptr i8, ptr %0, i64 3968
+  %259 = getelementptr i8, ptr %0, i64 3984
   %260 = load i64, ptr %259, align 8
   %261 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %262 = call i64 @llvm.smin.i64(i64 %260, i64 %nearest.1.i.fr.i.lcssa)
@@ -11689,25 +11705,58 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
   %263 = phi i64 [ %247, %"$Scheduler.nearest_deadline.exit.thread.i" ], [ %spec.select.i, %"$Scheduler.nearest_deadline.exit.i" ]
   %264 = icmp sgt i64 %.in.i, 0
   %common.ret.op.i = select i1 %264, i64 %263, i64 %common.ret.op.i10.i
-  %265 = getelementptr i8, ptr %0, i64 3752
+  %265 = getelementptr i8, ptr %0, i64 3768
   store i64 %common.ret.op.i, ptr %265, align 8
-  %266 = call i32 @pthread_mutex_unlock(ptr %1)
-  %267 = load i64, ptr %79, align 8
-  %268 = icmp sgt i64 %267, 0
-  br i1 %268, label %forbody, label %merge
+  %266 = getelementptr i8, ptr %0, i64 1848
+  %.val.i = load i64, ptr %266, align 8
+  %267 = icmp sgt i64 %.val.i, 0
+  br i1 %267, label %or.lhs.false.i, label %"$Loop.next_plan.exit"
 
-forbody:                                          ; preds = %"$Loop.next_wake.exit", %forbody
-  %i.030 = phi i64 [ %272, %forbody ], [ 0, %"$Loop.next_wake.exit" ]
-  %269 = load ptr, ptr %78, align 8
-  %270 = getelementptr ptr, ptr %269, i64 %i.030
-  %271 = load ptr, ptr %270, align 8
-  call fastcc void @"$Sequence.free"(ptr %271)
-  call void @free(ptr %271)
-  %272 = add nuw nsw i64 %i.030, 1
-  %exitcond.not = icmp eq i64 %272, %267
+or.lhs.false.i:                                   ; preds = %"$Loop.next_wake.exit"
+  %268 = getelementptr i8, ptr %0, i64 1864
+  %269 = load i8, ptr %268, align 1
+  %270 = trunc i8 %269 to i1
+  br i1 %270, label %"$Loop.next_plan.exit", label %merge.i26
+
+merge.i26:                                        ; preds = %or.lhs.false.i
+  %271 = getelementptr i8, ptr %0, i64 3952
+  %272 = load i64, ptr %271, align 8
+  %273 = getelementptr i8, ptr %0, i64 4144
+  %274 = load i64, ptr %273, align 8
+  %275 = getelementptr i8, ptr %0, i64 768
+  %.val6.i = load double, ptr %275, align 8
+  %276 = sitofp i64 %274 to double
+  %277 = fmul double %.val6.i, %276
+  %278 = fptosi double %277 to i64
+  %279 = sdiv i64 %278, 4
+  %280 = call i64 @llvm.smax.i64(i64 %279, i64 5000000)
+  %281 = icmp slt i64 %280, %278
+  %282 = sub i64 %278, %280
+  %283 = select i1 %281, i64 %282, i64 0
+  %284 = add i64 %283, %272
+  br label %"$Loop.next_plan.exit"
+
+"$Loop.next_plan.exit":                           ; preds = %"$Loop.next_wake.exit", %or.lhs.false.i, %merge.i26
+  %common.ret.op.i25 = phi i64 [ %284, %merge.i26 ], [ 0, %or.lhs.false.i ], [ 0, %"$Loop.next_wake.exit" ]
+  %285 = getelementptr i8, ptr %0, i64 3960
+  store i64 %common.ret.op.i25, ptr %285, align 8
+  %286 = call i32 @pthread_mutex_unlock(ptr %1)
+  %287 = load i64, ptr %79, align 8
+  %288 = icmp sgt i64 %287, 0
+  br i1 %288, label %forbody, label %merge
+
+forbody:                                          ; preds = %"$Loop.next_plan.exit", %forbody
+  %i.034 = phi i64 [ %292, %forbody ], [ 0, %"$Loop.next_plan.exit" ]
+  %289 = load ptr, ptr %78, align 8
+  %290 = getelementptr ptr, ptr %289, i64 %i.034
+  %291 = load ptr, ptr %290, align 8
+  call fastcc void @"$Sequence.free"(ptr %291)
+  call void @free(ptr %291)
+  %292 = add nuw nsw i64 %i.034, 1
+  %exitcond.not = icmp eq i64 %292, %287
   br i1 %exitcond.not, label %merge, label %forbody
 
-merge:                                            ; preds = %forbody, %"$Loop.next_wake.exit"
+merge:                                            ; preds = %forbody, %"$Loop.next_plan.exit"
   store i64 0, ptr %79, align 8
   ret void
 }
@@ -11865,15 +11914,15 @@ then.i:                                           ; preds = %entry
   br label %"$status.clear.exit"
 
 "$status.clear.exit":                             ; preds = %entry, %then.i
-  %4 = getelementptr i8, ptr %0, i64 2440
+  %4 = getelementptr i8, ptr %0, i64 2456
   %5 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %6 = getelementptr i8, ptr %0, i64 3648
+  %6 = getelementptr i8, ptr %0, i64 3664
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   br i1 %8, label %forbody.lr.ph.i, label %then
 
 forbody.lr.ph.i:                                  ; preds = %"$status.clear.exit"
-  %9 = getelementptr i8, ptr %0, i64 3640
+  %9 = getelementptr i8, ptr %0, i64 3656
   %10 = load ptr, ptr %9, align 8
   br label %forbody.i
 
@@ -11923,9 +11972,9 @@ merge:                                            ; preds = %forbody.i
   %. = select i1 %2, i64 377, i64 378
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 2587
+  %24 = getelementptr i8, ptr %0, i64 2603
   store i8 1, ptr %24, align 1
-  %25 = getelementptr i8, ptr %0, i64 2480
+  %25 = getelementptr i8, ptr %0, i64 2496
   %26 = tail call i32 @pthread_cond_signal(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %common.ret
@@ -12053,7 +12102,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10192
+  %28 = getelementptr i8, ptr %22, i64 10208
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -17786,7 +17835,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i"
 
@@ -21993,7 +22042,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit"
 
@@ -29914,7 +29963,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
 
@@ -30173,7 +30222,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
 
@@ -30768,7 +30817,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.903", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.904", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -33143,13 +33192,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 7936
+  %28 = getelementptr i8, ptr %22, i64 7952
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 7964
+  %30 = getelementptr i8, ptr %22, i64 7980
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -44149,10 +44198,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8896
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8912
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10152
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10184
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10168
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10200
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -44162,8 +44211,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10176
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10160
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10192
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10176
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -44223,11 +44272,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10176
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10192
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10160
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10176
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -44240,13 +44289,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10192
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10208
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8936
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8952
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -44423,19 +44472,19 @@ common.ret:                                       ; preds = %"$printable.clean.e
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %34 = getelementptr i8, ptr %23, i64 6456
-  %35 = getelementptr i8, ptr %23, i64 8792
+  %35 = getelementptr i8, ptr %23, i64 8808
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 8880
+  %37 = getelementptr i8, ptr %23, i64 8896
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 8888
+  %40 = getelementptr i8, ptr %23, i64 8904
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 8832
+  %42 = getelementptr i8, ptr %23, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -44673,21 +44722,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10616
+  %115 = getelementptr i8, ptr %23, i64 10632
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 8896
+  %116 = getelementptr i8, ptr %23, i64 8912
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9043
+  %118 = getelementptr i8, ptr %23, i64 9059
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 8936
+  %119 = getelementptr i8, ptr %23, i64 8952
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 8832
+  %125 = getelementptr i8, ptr %23, i64 8848
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -44894,19 +44943,19 @@ then2.i.i29:                                      ; preds = %then10
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %42 = getelementptr i8, ptr %31, i64 6456
-  %43 = getelementptr i8, ptr %31, i64 8792
+  %43 = getelementptr i8, ptr %31, i64 8808
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 8880
+  %45 = getelementptr i8, ptr %31, i64 8896
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 8888
+  %48 = getelementptr i8, ptr %31, i64 8904
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 8832
+  %50 = getelementptr i8, ptr %31, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45540,21 +45589,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10616
+  %228 = getelementptr i8, ptr %31, i64 10632
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 8896
+  %229 = getelementptr i8, ptr %31, i64 8912
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9043
+  %231 = getelementptr i8, ptr %31, i64 9059
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 8936
+  %232 = getelementptr i8, ptr %31, i64 8952
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 8832
+  %238 = getelementptr i8, ptr %31, i64 8848
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -45671,19 +45720,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8792
+  %42 = getelementptr i8, ptr %31, i64 8808
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 8880
+  %44 = getelementptr i8, ptr %31, i64 8896
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 8888
+  %47 = getelementptr i8, ptr %31, i64 8904
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 8832
+  %49 = getelementptr i8, ptr %31, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45699,18 +45748,18 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %54 = getelementptr i8, ptr %31, i64 6128
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 8896
+  %56 = getelementptr i8, ptr %31, i64 8912
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9043
+  %58 = getelementptr i8, ptr %31, i64 9059
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 8936
+  %59 = getelementptr i8, ptr %31, i64 8952
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 8832
+  %65 = getelementptr i8, ptr %31, i64 8848
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -45862,19 +45911,19 @@ merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8792
+  %37 = getelementptr i8, ptr %24, i64 8808
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 8880
+  %39 = getelementptr i8, ptr %24, i64 8896
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 8888
+  %42 = getelementptr i8, ptr %24, i64 8904
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 8832
+  %44 = getelementptr i8, ptr %24, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45886,7 +45935,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 8896
+  %48 = getelementptr i8, ptr %24, i64 8912
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
   %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6472
@@ -45917,13 +45966,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8096
+  %58 = getelementptr i8, ptr %24, i64 8112
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8088
+  %61 = getelementptr i8, ptr %24, i64 8104
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -46094,15 +46143,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10152
-  %179 = getelementptr i8, ptr %24, i64 10144
+  %178 = getelementptr i8, ptr %24, i64 10168
+  %179 = getelementptr i8, ptr %24, i64 10160
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10184
+  %183 = getelementptr i8, ptr %24, i64 10200
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10160
+  %186 = getelementptr i8, ptr %24, i64 10176
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -46114,7 +46163,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10168
+  %190 = getelementptr i8, ptr %24, i64 10184
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -46131,7 +46180,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10176
+  %195 = getelementptr i8, ptr %24, i64 10192
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -46195,7 +46244,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10176
+  %224 = getelementptr i8, ptr %24, i64 10192
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -46221,13 +46270,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9045
+  %231 = getelementptr i8, ptr %24, i64 9061
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9046
+  %234 = getelementptr i8, ptr %24, i64 9062
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -46249,13 +46298,13 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10104
+  %241 = getelementptr i8, ptr %24, i64 10120
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10096
+  %244 = getelementptr i8, ptr %24, i64 10112
   %245 = load ptr, ptr %244, align 8
   %246 = getelementptr i8, ptr %24, i64 6476
   %247 = load i32, ptr %246, align 4
@@ -46308,7 +46357,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %265 = getelementptr i8, ptr %24, i64 10288
+  %265 = getelementptr i8, ptr %24, i64 10304
   %266 = load i32, ptr %265, align 4
   %267 = icmp sgt i32 %266, %1
   br i1 %267, label %then.i.i.i15, label %merge.i.i
@@ -46320,15 +46369,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %269 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %270 = getelementptr i8, ptr %24, i64 7168
-  %271 = getelementptr i8, ptr %24, i64 8072
-  %272 = getelementptr i8, ptr %24, i64 7832
+  %270 = getelementptr i8, ptr %24, i64 7176
+  %271 = getelementptr i8, ptr %24, i64 8088
+  %272 = getelementptr i8, ptr %24, i64 7848
   %273 = load i32, ptr %272, align 4
   %274 = icmp sgt i32 %273, %1
   br i1 %274, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %275 = getelementptr i8, ptr %24, i64 8064
+  %275 = getelementptr i8, ptr %24, i64 8080
   %276 = load i64, ptr %271, align 8
   %277 = icmp sgt i64 %276, 0
   br i1 %277, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -46377,8 +46426,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %293 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %294 = getelementptr i8, ptr %24, i64 7816
-  %295 = getelementptr i8, ptr %24, i64 7836
+  %294 = getelementptr i8, ptr %24, i64 7832
+  %295 = getelementptr i8, ptr %24, i64 7852
   %296 = load i32, ptr %272, align 4
   %297 = load i32, ptr %295, align 4
   %298 = add i32 %297, %296
@@ -46394,15 +46443,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %303, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %304 = getelementptr i8, ptr %24, i64 7820
+  %304 = getelementptr i8, ptr %24, i64 7836
   %305 = load i32, ptr %304, align 4
   %306 = icmp sgt i32 %305, %1
   br i1 %306, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %307 = getelementptr i8, ptr %24, i64 7880
-  %308 = getelementptr i8, ptr %24, i64 7920
-  %309 = getelementptr i8, ptr %24, i64 7928
+  %307 = getelementptr i8, ptr %24, i64 7896
+  %308 = getelementptr i8, ptr %24, i64 7936
+  %309 = getelementptr i8, ptr %24, i64 7944
   %310 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %305 to i64
   br label %forbody.i.i.i
@@ -46490,7 +46539,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %339, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %340 = getelementptr i8, ptr %24, i64 7912
+  %340 = getelementptr i8, ptr %24, i64 7928
   %wide.trip.count.i.i.i.i = zext nneg i32 %338 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %341 = icmp ult i32 %338, 8
@@ -46521,12 +46570,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %345 = getelementptr i8, ptr %24, i64 7920
-  %346 = getelementptr i8, ptr %24, i64 7928
-  %347 = getelementptr i8, ptr %24, i64 7912
-  %348 = getelementptr i8, ptr %24, i64 7880
-  %349 = getelementptr i8, ptr %24, i64 7824
-  %350 = getelementptr i8, ptr %24, i64 7888
+  %345 = getelementptr i8, ptr %24, i64 7936
+  %346 = getelementptr i8, ptr %24, i64 7944
+  %347 = getelementptr i8, ptr %24, i64 7928
+  %348 = getelementptr i8, ptr %24, i64 7896
+  %349 = getelementptr i8, ptr %24, i64 7840
+  %350 = getelementptr i8, ptr %24, i64 7904
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -46616,8 +46665,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %397, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %398 = getelementptr i8, ptr %24, i64 7880
-  %399 = getelementptr i8, ptr %24, i64 7912
+  %398 = getelementptr i8, ptr %24, i64 7896
+  %399 = getelementptr i8, ptr %24, i64 7928
   %wide.trip.count74.i.i.i.i = zext nneg i32 %396 to i64
   br label %forbody6.i.i.i.i
 
@@ -46704,14 +46753,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %435 = getelementptr i8, ptr %24, i64 7840
+  %435 = getelementptr i8, ptr %24, i64 7856
   %436 = load i32, ptr %435, align 4
   %437 = icmp sgt i32 %436, 0
   br i1 %437, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 7904
-  %439 = getelementptr i8, ptr %24, i64 7912
+  %438 = getelementptr i8, ptr %24, i64 7920
+  %439 = getelementptr i8, ptr %24, i64 7928
   %wide.trip.count79.i.i.i.i = zext nneg i32 %436 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %440 = icmp ult i32 %436, 4
@@ -46826,13 +46875,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !97
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %481 = getelementptr i8, ptr %24, i64 7844
+  %481 = getelementptr i8, ptr %24, i64 7860
   %482 = load i32, ptr %481, align 4
   %483 = icmp eq i32 %482, -1
   br i1 %483, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 7912
+  %484 = getelementptr i8, ptr %24, i64 7928
   %485 = load ptr, ptr %484, align 8
   %486 = sext i32 %482 to i64
   %487 = getelementptr i32, ptr %485, i64 %486
@@ -46842,13 +46891,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %488, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %481, align 4
-  %489 = getelementptr i8, ptr %24, i64 7848
+  %489 = getelementptr i8, ptr %24, i64 7864
   %490 = load i32, ptr %489, align 4
   %491 = icmp eq i32 %490, -1
   br i1 %491, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %492 = getelementptr i8, ptr %24, i64 7912
+  %492 = getelementptr i8, ptr %24, i64 7928
   %493 = load ptr, ptr %492, align 8
   %494 = sext i32 %490 to i64
   %495 = getelementptr i32, ptr %493, i64 %494
@@ -46859,18 +46908,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %496, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %489, align 4
   store i32 %1, ptr %304, align 4
-  %497 = getelementptr i8, ptr %24, i64 7864
+  %497 = getelementptr i8, ptr %24, i64 7880
   %498 = load i64, ptr %497, align 8
   %499 = add i64 %498, 1
   store i64 %499, ptr %497, align 8
-  %500 = getelementptr i8, ptr %24, i64 7828
+  %500 = getelementptr i8, ptr %24, i64 7844
   store i32 0, ptr %500, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %501 = getelementptr i8, ptr %24, i64 7880
-  %502 = getelementptr i8, ptr %24, i64 7896
+  %501 = getelementptr i8, ptr %24, i64 7896
+  %502 = getelementptr i8, ptr %24, i64 7912
   %xtraiter61 = and i32 %1, 1
   %503 = icmp eq i32 %1, 1
   br i1 %503, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -46981,16 +47030,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %556 = getelementptr i8, ptr %24, i64 8064
+  %556 = getelementptr i8, ptr %24, i64 8080
   %557 = load i64, ptr %271, align 8
   %558 = icmp sgt i64 %557, 0
   br i1 %558, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 7912
-  %560 = getelementptr i8, ptr %24, i64 8032
-  %561 = getelementptr i8, ptr %24, i64 8352
-  %562 = getelementptr i8, ptr %24, i64 8356
+  %559 = getelementptr i8, ptr %24, i64 7928
+  %560 = getelementptr i8, ptr %24, i64 8048
+  %561 = getelementptr i8, ptr %24, i64 8368
+  %562 = getelementptr i8, ptr %24, i64 8372
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -47060,16 +47109,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %599 = getelementptr i8, ptr %24, i64 8088
+  %599 = getelementptr i8, ptr %24, i64 8104
   %600 = load i64, ptr %58, align 8
   %601 = icmp sgt i64 %600, 0
   br i1 %601, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 7912
-  %603 = getelementptr i8, ptr %24, i64 8032
-  %604 = getelementptr i8, ptr %24, i64 8352
-  %605 = getelementptr i8, ptr %24, i64 8356
+  %602 = getelementptr i8, ptr %24, i64 7928
+  %603 = getelementptr i8, ptr %24, i64 8048
+  %604 = getelementptr i8, ptr %24, i64 8368
+  %605 = getelementptr i8, ptr %24, i64 8372
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -47142,16 +47191,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %336, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %642 = call i32 @pthread_mutex_lock(ptr %48)
-  %643 = getelementptr i8, ptr %24, i64 9043
+  %643 = getelementptr i8, ptr %24, i64 9059
   store i8 1, ptr %643, align 1
-  %644 = getelementptr i8, ptr %24, i64 8936
+  %644 = getelementptr i8, ptr %24, i64 8952
   %645 = call i32 @pthread_cond_signal(ptr %644)
   %646 = call i32 @pthread_mutex_unlock(ptr %48)
   %647 = call i32 @pthread_mutex_lock(ptr %37)
   %648 = load i64, ptr %42, align 8
   %649 = add i64 %648, 1
   store i64 %649, ptr %42, align 8
-  %650 = getelementptr i8, ptr %24, i64 8832
+  %650 = getelementptr i8, ptr %24, i64 8848
   %651 = call i32 @pthread_cond_broadcast(ptr %650)
   %652 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -47223,13 +47272,13 @@ merge.i:                                          ; preds = %merge7.i.i, %forbod
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$Vector.push.exit", %entry
-  %28 = getelementptr i8, ptr %0, i64 904
+  %28 = getelementptr i8, ptr %0, i64 912
   %29 = load i64, ptr %28, align 8
   %30 = icmp sgt i64 %29, 0
   br i1 %30, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %31 = getelementptr i8, ptr %0, i64 896
+  %31 = getelementptr i8, ptr %0, i64 904
   %32 = load ptr, ptr %31, align 8
   br label %forbody.i.i
 
@@ -47265,14 +47314,14 @@ merge.i23:                                        ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %47 = getelementptr i8, ptr %1, i64 80
-  %48 = getelementptr i8, ptr %0, i64 712
-  %49 = getelementptr i8, ptr %0, i64 696
-  %50 = getelementptr i8, ptr %0, i64 664
-  %51 = getelementptr i8, ptr %0, i64 728
-  %52 = getelementptr i8, ptr %0, i64 660
-  %53 = getelementptr i8, ptr %0, i64 676
-  %54 = getelementptr i8, ptr %0, i64 680
-  %55 = getelementptr i8, ptr %0, i64 668
+  %48 = getelementptr i8, ptr %0, i64 720
+  %49 = getelementptr i8, ptr %0, i64 704
+  %50 = getelementptr i8, ptr %0, i64 672
+  %51 = getelementptr i8, ptr %0, i64 736
+  %52 = getelementptr i8, ptr %0, i64 668
+  %53 = getelementptr i8, ptr %0, i64 684
+  %54 = getelementptr i8, ptr %0, i64 688
+  %55 = getelementptr i8, ptr %0, i64 676
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -47356,11 +47405,11 @@ else4.i.i:                                        ; preds = %merge.i.i25
   br i1 %93, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %94 = getelementptr i8, ptr %0, i64 1064
-  %95 = getelementptr i8, ptr %0, i64 1072
+  %94 = getelementptr i8, ptr %0, i64 1072
+  %95 = getelementptr i8, ptr %0, i64 1080
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, 1
-  %98 = getelementptr i8, ptr %0, i64 1080
+  %98 = getelementptr i8, ptr %0, i64 1088
   %99 = load i64, ptr %98, align 8
   %.not.i.i.i = icmp slt i64 %99, %97
   %.pre.i.i = load ptr, ptr %94, align 8
@@ -47399,9 +47448,9 @@ merge.i.i27:                                      ; preds = %merge7.i.i.i, %then
   br i1 %10, label %then, label %merge1
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %109 = getelementptr i8, ptr %0, i64 992
+  %109 = getelementptr i8, ptr %0, i64 1000
   %110 = load ptr, ptr %109, align 8
-  %111 = getelementptr i8, ptr %0, i64 1000
+  %111 = getelementptr i8, ptr %0, i64 1008
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr ptr, ptr %110, i64 %112
   store ptr %1, ptr %113, align 8
@@ -47415,9 +47464,9 @@ merge1:                                           ; preds = %"$Scheduler.give_ro
   store i32 2, ptr %116, align 4
   %117 = getelementptr i8, ptr %1, i64 104
   store i64 -1, ptr %117, align 8
-  %118 = getelementptr i8, ptr %0, i64 872
+  %118 = getelementptr i8, ptr %0, i64 880
   %119 = load ptr, ptr %118, align 8
-  %120 = getelementptr i8, ptr %0, i64 880
+  %120 = getelementptr i8, ptr %0, i64 888
   %121 = load i64, ptr %120, align 8
   %122 = getelementptr ptr, ptr %119, i64 %121
   store ptr %1, ptr %122, align 8
@@ -47464,11 +47513,11 @@ then.i.i:                                         ; preds = %and.lhs.true.i
   %140 = load ptr, ptr %118, align 8
   %141 = getelementptr ptr, ptr %140, i64 %position.0.lcssa.i
   store ptr %1, ptr %141, align 8
-  %142 = getelementptr i8, ptr %0, i64 1192
+  %142 = getelementptr i8, ptr %0, i64 1200
   %143 = load i32, ptr %142, align 4
   %144 = add i32 %143, 1
   store i32 %144, ptr %142, align 4
-  %145 = getelementptr i8, ptr %0, i64 1240
+  %145 = getelementptr i8, ptr %0, i64 1248
   %146 = load i64, ptr %145, align 8
   %147 = add i64 %146, 1
   store i64 %147, ptr %145, align 8
@@ -47488,9 +47537,9 @@ entry:
   %message23 = alloca %4, align 8
   %message10 = alloca %4, align 8
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 712
-  %2 = getelementptr i8, ptr %0, i64 1704
-  %3 = getelementptr i8, ptr %0, i64 1712
+  %1 = getelementptr i8, ptr %0, i64 720
+  %2 = getelementptr i8, ptr %0, i64 1720
+  %3 = getelementptr i8, ptr %0, i64 1728
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.lr.ph, label %merge
@@ -47502,10 +47551,10 @@ forbody.lr.ph:                                    ; preds = %entry
   %6 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 32
   %7 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 40
   %8 = ptrtoint ptr %raw.i.i to i64
-  %9 = getelementptr i8, ptr %0, i64 1680
-  %10 = getelementptr i8, ptr %0, i64 1688
-  %11 = getelementptr i8, ptr %0, i64 1912
-  %12 = getelementptr i8, ptr %0, i64 2590
+  %9 = getelementptr i8, ptr %0, i64 1696
+  %10 = getelementptr i8, ptr %0, i64 1704
+  %11 = getelementptr i8, ptr %0, i64 1928
+  %12 = getelementptr i8, ptr %0, i64 2606
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -47652,8 +47701,8 @@ merge1:                                           ; preds = %forbody, %then3, %"
 
 merge:                                            ; preds = %merge1, %entry
   %num_failed.0.lcssa = phi i32 [ 0, %entry ], [ %num_failed.1, %merge1 ]
-  %79 = getelementptr i8, ptr %0, i64 1728
-  %80 = getelementptr i8, ptr %0, i64 1736
+  %79 = getelementptr i8, ptr %0, i64 1744
+  %80 = getelementptr i8, ptr %0, i64 1752
   %81 = load i64, ptr %80, align 8
   %82 = icmp sgt i64 %81, 0
   br i1 %82, label %forbody7.lr.ph, label %merge8
@@ -47664,10 +47713,10 @@ forbody7.lr.ph:                                   ; preds = %merge
   %.sroa.45.0..sroa_idx.i.i.i73 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 24
   %83 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 32
   %84 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 40
-  %85 = getelementptr i8, ptr %0, i64 1680
-  %86 = getelementptr i8, ptr %0, i64 1688
-  %87 = getelementptr i8, ptr %0, i64 1912
-  %88 = getelementptr i8, ptr %0, i64 2590
+  %85 = getelementptr i8, ptr %0, i64 1696
+  %86 = getelementptr i8, ptr %0, i64 1704
+  %87 = getelementptr i8, ptr %0, i64 1928
+  %88 = getelementptr i8, ptr %0, i64 2606
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
@@ -47770,8 +47819,8 @@ merge11:                                          ; preds = %forbody7, %then16, 
 
 merge8:                                           ; preds = %merge11, %merge
   %num_failed.2.lcssa = phi i32 [ %num_failed.0.lcssa, %merge ], [ %num_failed.3, %merge11 ]
-  %135 = getelementptr i8, ptr %0, i64 1752
-  %136 = getelementptr i8, ptr %0, i64 1760
+  %135 = getelementptr i8, ptr %0, i64 1768
+  %136 = getelementptr i8, ptr %0, i64 1776
   %137 = load i64, ptr %136, align 8
   %138 = icmp sgt i64 %137, 0
   br i1 %138, label %forbody20.lr.ph, label %merge21
@@ -47789,10 +47838,10 @@ forbody20.lr.ph:                                  ; preds = %merge8
   %148 = getelementptr inbounds i8, ptr %args.i19.i, i64 24
   %149 = getelementptr inbounds i8, ptr %args.i19.i, i64 32
   %150 = getelementptr inbounds i8, ptr %args.i19.i, i64 36
-  %151 = getelementptr i8, ptr %0, i64 1680
-  %152 = getelementptr i8, ptr %0, i64 1688
-  %153 = getelementptr i8, ptr %0, i64 1912
-  %154 = getelementptr i8, ptr %0, i64 2590
+  %151 = getelementptr i8, ptr %0, i64 1696
+  %152 = getelementptr i8, ptr %0, i64 1704
+  %153 = getelementptr i8, ptr %0, i64 1928
+  %154 = getelementptr i8, ptr %0, i64 2606
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
@@ -48302,7 +48351,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 8896
+  %37 = getelementptr i8, ptr %25, i64 8912
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -48311,15 +48360,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 8896
+  %40 = getelementptr i8, ptr %25, i64 8912
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10104
-  %43 = getelementptr i8, ptr %25, i64 10096
+  %42 = getelementptr i8, ptr %25, i64 10120
+  %43 = getelementptr i8, ptr %25, i64 10112
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9044
+  %47 = getelementptr i8, ptr %25, i64 9060
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -48544,9 +48593,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 8936
+  %122 = getelementptr i8, ptr %25, i64 8952
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 8896
+  %124 = getelementptr i8, ptr %25, i64 8912
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -48658,7 +48707,7 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 8896
+  %37 = getelementptr i8, ptr %25, i64 8912
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6464
   %40 = load ptr, ptr %39, align 8, !noalias !98
@@ -48666,11 +48715,11 @@ then.i.i:                                         ; preds = %merge
   %42 = load i32, ptr %41, align 4, !noalias !98
   %43 = getelementptr i8, ptr %25, i64 6480
   %44 = load i32, ptr %43, align 4, !noalias !98
-  %45 = getelementptr i8, ptr %25, i64 7140
+  %45 = getelementptr i8, ptr %25, i64 7148
   %46 = load i32, ptr %45, align 4, !noalias !98
   %47 = getelementptr i8, ptr %25, i64 6476
   %48 = load i32, ptr %47, align 4, !noalias !98
-  %49 = getelementptr i8, ptr %25, i64 10288
+  %49 = getelementptr i8, ptr %25, i64 10304
   %50 = load i32, ptr %49, align 4, !noalias !98
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -49568,7 +49617,7 @@ then2.i.i63.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %391 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %392 = getelementptr i8, ptr %25, i64 9045
+  %392 = getelementptr i8, ptr %25, i64 9061
   %393 = load i8, ptr %392, align 1
   %394 = trunc i8 %393 to i1
   br i1 %394, label %merge.i33.i, label %then.i.i26.i
@@ -49577,7 +49626,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %395 = getelementptr i8, ptr %25, i64 9046
+  %395 = getelementptr i8, ptr %25, i64 9062
   %396 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.25", ptr %395)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %397 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -49635,9 +49684,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %415 = getelementptr i8, ptr %25, i64 10104
+  %415 = getelementptr i8, ptr %25, i64 10120
   %416 = load i64, ptr %415, align 8
-  %417 = getelementptr i8, ptr %25, i64 10144
+  %417 = getelementptr i8, ptr %25, i64 10160
   %418 = load i32, ptr %417, align 4
   %419 = sext i32 %418 to i64
   %.not.i74.i.i = icmp slt i64 %416, %419
@@ -49677,16 +49726,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %431, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %432 = getelementptr i8, ptr %25, i64 10216
+  %432 = getelementptr i8, ptr %25, i64 10232
   %433 = load ptr, ptr %432, align 8
   %.not.i82.i.i = icmp eq ptr %433, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %434 = getelementptr i8, ptr %25, i64 7136
+  %434 = getelementptr i8, ptr %25, i64 7144
   %435 = load i32, ptr %434, align 4
   %436 = sext i32 %435 to i64
-  %437 = getelementptr i8, ptr %25, i64 7148
+  %437 = getelementptr i8, ptr %25, i64 7156
   %438 = load i32, ptr %437, align 4
   %439 = sext i32 %438 to i64
   %440 = shl nsw i64 %436, 2
@@ -49723,7 +49772,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %450 = getelementptr i8, ptr %25, i64 9040
+  %450 = getelementptr i8, ptr %25, i64 9056
   %451 = load i8, ptr %450, align 1
   %452 = trunc i8 %451 to i1
   br i1 %452, label %merge20.i.i, label %merge.i89.i.i
@@ -49731,7 +49780,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %453 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %454 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %455 = getelementptr i8, ptr %25, i64 9032
+  %455 = getelementptr i8, ptr %25, i64 9048
   %456 = call i32 @pthread_create(ptr %455, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %457 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %456, 0
@@ -49774,21 +49823,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %465 = getelementptr i8, ptr %25, i64 10200
+  %465 = getelementptr i8, ptr %25, i64 10216
   %466 = load i64, ptr %465, align 8
   store i64 %466, ptr %calloc.i.i.i, align 8
   %467 = add i64 %466, 1
   store i64 %467, ptr %465, align 8
-  %468 = getelementptr i8, ptr %25, i64 10072
+  %468 = getelementptr i8, ptr %25, i64 10088
   %469 = load ptr, ptr %468, align 8
-  %470 = getelementptr i8, ptr %25, i64 10080
+  %470 = getelementptr i8, ptr %25, i64 10096
   %471 = load i64, ptr %470, align 8
   %472 = getelementptr ptr, ptr %469, i64 %471
   store ptr %calloc.i.i.i, ptr %472, align 8
   %473 = load i64, ptr %470, align 8
   %474 = add i64 %473, 1
   store i64 %474, ptr %470, align 8
-  %475 = getelementptr i8, ptr %25, i64 10096
+  %475 = getelementptr i8, ptr %25, i64 10112
   %476 = load ptr, ptr %475, align 8
   %477 = load i64, ptr %415, align 8
   %478 = getelementptr ptr, ptr %476, i64 %477
@@ -49802,9 +49851,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %482 = getelementptr i8, ptr %25, i64 10120
+  %482 = getelementptr i8, ptr %25, i64 10136
   %483 = load ptr, ptr %482, align 8
-  %484 = getelementptr i8, ptr %25, i64 10128
+  %484 = getelementptr i8, ptr %25, i64 10144
   %485 = load i64, ptr %484, align 8
   %486 = getelementptr ptr, ptr %483, i64 %485
   store ptr %calloc.i.i.i, ptr %486, align 8
@@ -49814,7 +49863,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %489 = getelementptr i8, ptr %25, i64 8936
+  %489 = getelementptr i8, ptr %25, i64 8952
   %490 = call i32 @pthread_cond_signal(ptr %489)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -50536,64 +50585,64 @@ declare dso_local i32 @pthread_create(ptr, ptr, ptr, ptr) local_unnamed_addr
 
 define internal noalias noundef ptr @"$engine_thread"(ptr %0) {
 entry:
-  %time.i.i.i.i8.i = alloca %6, align 8
-  %time.i.i.i9.i = alloca %6, align 8
-  %time.i.i35.i.i = alloca %6, align 8
-  %time.i.i.i.i = alloca %6, align 8
-  %time.i.i.i = alloca %6, align 8
   %time.i.i.i.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 2440
-  %2 = getelementptr i8, ptr %0, i64 3696
-  %3 = getelementptr i8, ptr %0, i64 3688
-  %4 = getelementptr i8, ptr %0, i64 3728
-  %5 = getelementptr i8, ptr %0, i64 3704
-  %6 = getelementptr i8, ptr %0, i64 3712
-  %7 = getelementptr i8, ptr %0, i64 3720
-  %8 = getelementptr i8, ptr %0, i64 3624
-  %9 = getelementptr i8, ptr %0, i64 2585
-  %10 = getelementptr i8, ptr %0, i64 3944
-  %11 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %12 = getelementptr i8, ptr %0, i64 2586
-  %13 = getelementptr i8, ptr %0, i64 2587
-  %14 = getelementptr i8, ptr %0, i64 2588
-  %15 = getelementptr i8, ptr %0, i64 3752
-  %16 = getelementptr inbounds i8, ptr %time.i.i35.i.i, i64 8
-  %17 = getelementptr i8, ptr %0, i64 2480
-  %18 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
-  %19 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %20 = getelementptr i8, ptr %0, i64 2336
-  %21 = getelementptr i8, ptr %0, i64 2424
-  %22 = getelementptr i8, ptr %0, i64 2432
-  %23 = getelementptr i8, ptr %0, i64 2376
-  %24 = getelementptr inbounds i8, ptr %time.i.i.i9.i, i64 8
-  %25 = getelementptr i8, ptr %0, i64 712
-  %26 = getelementptr i8, ptr %0, i64 1912
-  %27 = getelementptr i8, ptr %0, i64 3616
-  %28 = getelementptr i8, ptr %0, i64 1908
-  %29 = getelementptr i8, ptr %0, i64 1584
-  %30 = getelementptr i8, ptr %0, i64 1592
-  %31 = getelementptr i8, ptr %0, i64 3856
-  %32 = getelementptr i8, ptr %0, i64 3664
-  %33 = getelementptr i8, ptr %0, i64 3672
-  %34 = getelementptr i8, ptr %0, i64 3960
-  %35 = getelementptr i8, ptr %0, i64 1832
-  %36 = getelementptr i8, ptr %0, i64 3640
-  %37 = getelementptr i8, ptr %0, i64 3648
-  %38 = getelementptr i8, ptr %0, i64 1680
-  %39 = getelementptr i8, ptr %0, i64 1688
-  %40 = getelementptr i8, ptr %0, i64 1976
-  %41 = getelementptr i8, ptr %0, i64 1848
-  %42 = getelementptr inbounds i8, ptr %time.i.i.i.i8.i, i64 8
-  %43 = getelementptr i8, ptr %0, i64 1824
-  %44 = getelementptr i8, ptr %0, i64 3968
-  %45 = getelementptr i8, ptr %0, i64 1784
-  %46 = getelementptr i8, ptr %0, i64 1616
-  %47 = getelementptr i8, ptr %0, i64 1608
-  %48 = getelementptr i8, ptr %0, i64 3976
-  %49 = getelementptr i8, ptr %0, i64 3952
-  %50 = getelementptr i8, ptr %0, i64 664
-  %51 = getelementptr i8, ptr %0, i64 4160
-  %52 = getelementptr i8, ptr %0, i64 2328
+  %time.i.i.i8.i = alloca %6, align 8
+  %time.i.i.i.i = alloca %6, align 8
+  %time.i36.i.i = alloca %6, align 8
+  %time.i17.i.i = alloca %6, align 8
+  %time.i.i.i = alloca %6, align 8
+  %1 = getelementptr i8, ptr %0, i64 2456
+  %2 = getelementptr i8, ptr %0, i64 3712
+  %3 = getelementptr i8, ptr %0, i64 3704
+  %4 = getelementptr i8, ptr %0, i64 3744
+  %5 = getelementptr i8, ptr %0, i64 3720
+  %6 = getelementptr i8, ptr %0, i64 3728
+  %7 = getelementptr i8, ptr %0, i64 3736
+  %8 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
+  %9 = getelementptr i8, ptr %0, i64 3640
+  %10 = getelementptr i8, ptr %0, i64 2601
+  %11 = getelementptr i8, ptr %0, i64 3960
+  %12 = getelementptr i8, ptr %0, i64 2602
+  %13 = getelementptr i8, ptr %0, i64 2603
+  %14 = getelementptr i8, ptr %0, i64 2604
+  %15 = getelementptr i8, ptr %0, i64 3768
+  %16 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
+  %17 = getelementptr i8, ptr %0, i64 2496
+  %18 = getelementptr inbounds i8, ptr %time.i17.i.i, i64 8
+  %19 = getelementptr inbounds i8, ptr %time.i36.i.i, i64 8
+  %20 = getelementptr i8, ptr %0, i64 2352
+  %21 = getelementptr i8, ptr %0, i64 2440
+  %22 = getelementptr i8, ptr %0, i64 2448
+  %23 = getelementptr i8, ptr %0, i64 2392
+  %24 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
+  %25 = getelementptr i8, ptr %0, i64 720
+  %26 = getelementptr i8, ptr %0, i64 1928
+  %27 = getelementptr i8, ptr %0, i64 3632
+  %28 = getelementptr i8, ptr %0, i64 1924
+  %29 = getelementptr i8, ptr %0, i64 1600
+  %30 = getelementptr i8, ptr %0, i64 1608
+  %31 = getelementptr i8, ptr %0, i64 3872
+  %32 = getelementptr i8, ptr %0, i64 3680
+  %33 = getelementptr i8, ptr %0, i64 3688
+  %34 = getelementptr i8, ptr %0, i64 3976
+  %35 = getelementptr i8, ptr %0, i64 1848
+  %36 = getelementptr i8, ptr %0, i64 3656
+  %37 = getelementptr i8, ptr %0, i64 3664
+  %38 = getelementptr i8, ptr %0, i64 1696
+  %39 = getelementptr i8, ptr %0, i64 1704
+  %40 = getelementptr i8, ptr %0, i64 1992
+  %41 = getelementptr i8, ptr %0, i64 1864
+  %42 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
+  %43 = getelementptr i8, ptr %0, i64 1840
+  %44 = getelementptr i8, ptr %0, i64 3984
+  %45 = getelementptr i8, ptr %0, i64 1800
+  %46 = getelementptr i8, ptr %0, i64 1632
+  %47 = getelementptr i8, ptr %0, i64 1624
+  %48 = getelementptr i8, ptr %0, i64 3992
+  %49 = getelementptr i8, ptr %0, i64 3968
+  %50 = getelementptr i8, ptr %0, i64 672
+  %51 = getelementptr i8, ptr %0, i64 4176
+  %52 = getelementptr i8, ptr %0, i64 2344
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
@@ -50698,784 +50747,773 @@ merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loop
 
 "$EventRing.make_room.exit.i.i":                  ; preds = %merge1.i.i.i.i, %and.rhs.i.i.i, %"$power_above.exit.i.i.i", %condition.i
   %common.ret.op.i.i.i = phi i1 [ true, %condition.i ], [ false, %"$power_above.exit.i.i.i" ], [ false, %and.rhs.i.i.i ], [ true, %merge1.i.i.i.i ]
-  %94 = load i8, ptr %9, align 1
-  %95 = trunc i8 %94 to i1
-  br i1 %95, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
+  %94 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
+  %95 = load i64, ptr %time.i.i.i, align 8
+  %96 = load i64, ptr %8, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
+  %97 = load i8, ptr %10, align 1
+  %98 = trunc i8 %97 to i1
+  br i1 %98, label %"$Loop.await_work.exit.i", label %and.lhs.true.lr.ph.i.i
 
-whilebody.i.i:                                    ; preds = %"$Loop.has_work.exit.whilebody_crit_edge.i.i", %or.rhs.i.i.i, %"$Loop.is_early.exit.i.i"
-  %96 = phi i64 [ %.pre.i.i, %"$Loop.has_work.exit.whilebody_crit_edge.i.i" ], [ %162, %or.rhs.i.i.i ], [ %162, %"$Loop.is_early.exit.i.i" ]
-  %97 = icmp sgt i64 %96, 0
-  br i1 %97, label %"$Loop.is_early.exit.i.i.i", label %merge.i.i.i
+and.lhs.true.lr.ph.i.i:                           ; preds = %"$EventRing.make_room.exit.i.i"
+  %99 = mul i64 %95, 1000000000
+  %100 = add i64 %99, %96
+  br label %and.lhs.true.i.i
 
-"$Loop.is_early.exit.i.i.i":                      ; preds = %whilebody.i.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  %98 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
-  %99 = load i64, ptr %time.i.i.i.i.i, align 8
-  %100 = mul i64 %99, 1000000000
-  %101 = load i64, ptr %18, align 8
-  %102 = add i64 %100, %101
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  %103 = load i64, ptr %10, align 8
-  %104 = icmp slt i64 %102, %103
-  br i1 %104, label %"$Loop.next_look.exit.i.i", label %merge.i.i.i
+whilebody.i.i:                                    ; preds = %"$Loop.has_work.exit.whilebody_crit_edge.i.i", %or.rhs.i.i.i, %and.lhs.true.i.i
+  %101 = phi i64 [ %.pre.i.i, %"$Loop.has_work.exit.whilebody_crit_edge.i.i" ], [ %156, %or.rhs.i.i.i ], [ %156, %and.lhs.true.i.i ]
+  %102 = icmp sgt i64 %101, %now.041.i.i
+  br i1 %102, label %"$Loop.next_look.exit.i.i", label %merge.i.i.i
 
-merge.i.i.i:                                      ; preds = %"$Loop.is_early.exit.i.i.i", %whilebody.i.i
-  %105 = load i64, ptr %15, align 8
-  br i1 %has_room.0.in39.i.i, label %"$Loop.next_look.exit.i.i", label %"$Loop.next_look.exit.thread.i.i"
+merge.i.i.i:                                      ; preds = %whilebody.i.i
+  %103 = load i64, ptr %15, align 8
+  br i1 %has_room.0.in40.i.i, label %"$Loop.next_look.exit.i.i", label %"$Loop.next_look.exit.thread.i.i"
 
 "$Loop.next_look.exit.thread.i.i":                ; preds = %merge.i.i.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i17.i.i)
   br label %then.i.i.i
 
-"$Loop.next_look.exit.i.i":                       ; preds = %merge.i.i.i, %"$Loop.is_early.exit.i.i.i"
-  %common.ret.op.i15.i.i = phi i64 [ %103, %"$Loop.is_early.exit.i.i.i" ], [ %105, %merge.i.i.i ]
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %106 = icmp eq i64 %common.ret.op.i15.i.i, 0
-  br i1 %106, label %then.i.i.i, label %merge.i16.i.i
+"$Loop.next_look.exit.i.i":                       ; preds = %merge.i.i.i, %whilebody.i.i
+  %common.ret.op.i16.i.i = phi i64 [ %101, %whilebody.i.i ], [ %103, %merge.i.i.i ]
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i17.i.i)
+  %104 = icmp eq i64 %common.ret.op.i16.i.i, 0
+  br i1 %104, label %then.i.i.i, label %merge.i18.i.i
 
 then.i.i.i:                                       ; preds = %"$Loop.next_look.exit.i.i", %"$Loop.next_look.exit.thread.i.i"
-  %107 = call i32 @pthread_cond_wait(ptr %17, ptr %1)
+  %105 = call i32 @pthread_cond_wait(ptr %17, ptr %1)
   br label %"$threads.wait_until.exit.i.i"
 
-merge.i16.i.i:                                    ; preds = %"$Loop.next_look.exit.i.i"
-  %108 = sdiv i64 %common.ret.op.i15.i.i, 1000000000
-  store i64 %108, ptr %time.i.i.i, align 8
-  %109 = srem i64 %common.ret.op.i15.i.i, 1000000000
-  store i64 %109, ptr %19, align 8
-  %110 = call i32 @pthread_cond_timedwait(ptr %17, ptr %1, ptr nonnull %time.i.i.i)
+merge.i18.i.i:                                    ; preds = %"$Loop.next_look.exit.i.i"
+  %106 = sdiv i64 %common.ret.op.i16.i.i, 1000000000
+  store i64 %106, ptr %time.i17.i.i, align 8
+  %107 = srem i64 %common.ret.op.i16.i.i, 1000000000
+  store i64 %107, ptr %18, align 8
+  %108 = call i32 @pthread_cond_timedwait(ptr %17, ptr %1, ptr nonnull %time.i17.i.i)
   br label %"$threads.wait_until.exit.i.i"
 
-"$threads.wait_until.exit.i.i":                   ; preds = %merge.i16.i.i, %then.i.i.i
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %111 = load i32, ptr %3, align 4
-  %112 = shl i32 %111, 1
-  %113 = sext i32 %112 to i64
-  %114 = load i64, ptr %4, align 8
-  %115 = add i64 %114, %113
-  %116 = load i64, ptr %5, align 8
-  %.not.i18.i.i = icmp sgt i64 %115, %116
-  br i1 %.not.i18.i.i, label %condition.i.i20.i.i, label %"$EventRing.make_room.exit33.i.i"
+"$threads.wait_until.exit.i.i":                   ; preds = %merge.i18.i.i, %then.i.i.i
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i17.i.i)
+  %109 = load i32, ptr %3, align 4
+  %110 = shl i32 %109, 1
+  %111 = sext i32 %110 to i64
+  %112 = load i64, ptr %4, align 8
+  %113 = add i64 %112, %111
+  %114 = load i64, ptr %5, align 8
+  %.not.i20.i.i = icmp sgt i64 %113, %114
+  br i1 %.not.i20.i.i, label %condition.i.i22.i.i, label %"$EventRing.make_room.exit35.i.i"
 
-condition.i.i20.i.i:                              ; preds = %"$threads.wait_until.exit.i.i", %condition.i.i20.i.i
-  %power.0.i.i21.i.i = phi i64 [ %118, %condition.i.i20.i.i ], [ 64, %"$threads.wait_until.exit.i.i" ]
-  %117 = icmp slt i64 %power.0.i.i21.i.i, %115
-  %118 = shl i64 %power.0.i.i21.i.i, 1
-  br i1 %117, label %condition.i.i20.i.i, label %"$power_above.exit.i22.i.i"
+condition.i.i22.i.i:                              ; preds = %"$threads.wait_until.exit.i.i", %condition.i.i22.i.i
+  %power.0.i.i23.i.i = phi i64 [ %116, %condition.i.i22.i.i ], [ 64, %"$threads.wait_until.exit.i.i" ]
+  %115 = icmp slt i64 %power.0.i.i23.i.i, %113
+  %116 = shl i64 %power.0.i.i23.i.i, 1
+  br i1 %115, label %condition.i.i22.i.i, label %"$power_above.exit.i24.i.i"
 
-"$power_above.exit.i22.i.i":                      ; preds = %condition.i.i20.i.i
-  %119 = load i64, ptr %6, align 8
-  %.not9.i23.i.i = icmp sgt i64 %power.0.i.i21.i.i, %119
-  br i1 %.not9.i23.i.i, label %"$EventRing.make_room.exit33.i.i", label %and.rhs.i24.i.i
+"$power_above.exit.i24.i.i":                      ; preds = %condition.i.i22.i.i
+  %117 = load i64, ptr %6, align 8
+  %.not9.i25.i.i = icmp sgt i64 %power.0.i.i23.i.i, %117
+  br i1 %.not9.i25.i.i, label %"$EventRing.make_room.exit35.i.i", label %and.rhs.i26.i.i
 
-and.rhs.i24.i.i:                                  ; preds = %"$power_above.exit.i22.i.i"
-  %120 = mul i64 %power.0.i.i21.i.i, 472
-  %121 = call ptr @malloc(i64 %120)
-  %.not10.i25.i.i = icmp eq ptr %121, null
-  br i1 %.not10.i25.i.i, label %"$EventRing.make_room.exit33.i.i", label %merge.i.i26.i.i
+and.rhs.i26.i.i:                                  ; preds = %"$power_above.exit.i24.i.i"
+  %118 = mul i64 %power.0.i.i23.i.i, 472
+  %119 = call ptr @malloc(i64 %118)
+  %.not10.i27.i.i = icmp eq ptr %119, null
+  br i1 %.not10.i27.i.i, label %"$EventRing.make_room.exit35.i.i", label %merge.i.i28.i.i
 
-merge.i.i26.i.i:                                  ; preds = %and.rhs.i24.i.i
-  %122 = icmp sgt i64 %114, 0
-  %.pre.i.i27.i.i = load ptr, ptr %2, align 8
-  br i1 %122, label %forbody.lr.ph.i.i29.i.i, label %merge1.i.i28.i.i
+merge.i.i28.i.i:                                  ; preds = %and.rhs.i26.i.i
+  %120 = icmp sgt i64 %112, 0
+  %.pre.i.i29.i.i = load ptr, ptr %2, align 8
+  br i1 %120, label %forbody.lr.ph.i.i31.i.i, label %merge1.i.i30.i.i
 
-forbody.lr.ph.i.i29.i.i:                          ; preds = %merge.i.i26.i.i
-  %123 = load i64, ptr %7, align 8
-  %124 = add i64 %116, -1
-  %xtraiter1 = and i64 %114, 3
-  %125 = icmp ult i64 %114, 4
-  br i1 %125, label %merge1.i.i28.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i29.i.i.new
+forbody.lr.ph.i.i31.i.i:                          ; preds = %merge.i.i28.i.i
+  %121 = load i64, ptr %7, align 8
+  %122 = add i64 %114, -1
+  %xtraiter1 = and i64 %112, 3
+  %123 = icmp ult i64 %112, 4
+  br i1 %123, label %merge1.i.i30.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.i31.i.i.new
 
-forbody.lr.ph.i.i29.i.i.new:                      ; preds = %forbody.lr.ph.i.i29.i.i
-  %unroll_iter4 = and i64 %114, 9223372036854775804
-  br label %forbody.i.i30.i.i
+forbody.lr.ph.i.i31.i.i.new:                      ; preds = %forbody.lr.ph.i.i31.i.i
+  %unroll_iter4 = and i64 %112, 9223372036854775804
+  br label %forbody.i.i32.i.i
 
-forbody.i.i30.i.i:                                ; preds = %forbody.i.i30.i.i, %forbody.lr.ph.i.i29.i.i.new
-  %i.013.i.i31.i.i = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i.new ], [ %145, %forbody.i.i30.i.i ]
-  %niter5 = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i.new ], [ %niter5.next.3, %forbody.i.i30.i.i ]
-  %126 = add i64 %i.013.i.i31.i.i, %123
-  %127 = and i64 %126, %124
-  %128 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %127
-  %129 = getelementptr %11, ptr %121, i64 %i.013.i.i31.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %129, ptr noundef nonnull align 8 dereferenceable(472) %128, i64 472, i1 false)
-  %130 = or disjoint i64 %i.013.i.i31.i.i, 1
-  %131 = add i64 %130, %123
-  %132 = and i64 %131, %124
-  %133 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %132
-  %134 = getelementptr %11, ptr %121, i64 %130
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %134, ptr noundef nonnull align 8 dereferenceable(472) %133, i64 472, i1 false)
-  %135 = or disjoint i64 %i.013.i.i31.i.i, 2
-  %136 = add i64 %135, %123
-  %137 = and i64 %136, %124
-  %138 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %137
-  %139 = getelementptr %11, ptr %121, i64 %135
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %139, ptr noundef nonnull align 8 dereferenceable(472) %138, i64 472, i1 false)
-  %140 = or disjoint i64 %i.013.i.i31.i.i, 3
-  %141 = add i64 %140, %123
-  %142 = and i64 %141, %124
-  %143 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %142
-  %144 = getelementptr %11, ptr %121, i64 %140
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %144, ptr noundef nonnull align 8 dereferenceable(472) %143, i64 472, i1 false)
-  %145 = add nuw nsw i64 %i.013.i.i31.i.i, 4
+forbody.i.i32.i.i:                                ; preds = %forbody.i.i32.i.i, %forbody.lr.ph.i.i31.i.i.new
+  %i.013.i.i33.i.i = phi i64 [ 0, %forbody.lr.ph.i.i31.i.i.new ], [ %143, %forbody.i.i32.i.i ]
+  %niter5 = phi i64 [ 0, %forbody.lr.ph.i.i31.i.i.new ], [ %niter5.next.3, %forbody.i.i32.i.i ]
+  %124 = add i64 %i.013.i.i33.i.i, %121
+  %125 = and i64 %124, %122
+  %126 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %125
+  %127 = getelementptr %11, ptr %119, i64 %i.013.i.i33.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %127, ptr noundef nonnull align 8 dereferenceable(472) %126, i64 472, i1 false)
+  %128 = or disjoint i64 %i.013.i.i33.i.i, 1
+  %129 = add i64 %128, %121
+  %130 = and i64 %129, %122
+  %131 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %130
+  %132 = getelementptr %11, ptr %119, i64 %128
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %132, ptr noundef nonnull align 8 dereferenceable(472) %131, i64 472, i1 false)
+  %133 = or disjoint i64 %i.013.i.i33.i.i, 2
+  %134 = add i64 %133, %121
+  %135 = and i64 %134, %122
+  %136 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %135
+  %137 = getelementptr %11, ptr %119, i64 %133
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %137, ptr noundef nonnull align 8 dereferenceable(472) %136, i64 472, i1 false)
+  %138 = or disjoint i64 %i.013.i.i33.i.i, 3
+  %139 = add i64 %138, %121
+  %140 = and i64 %139, %122
+  %141 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %140
+  %142 = getelementptr %11, ptr %119, i64 %138
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %142, ptr noundef nonnull align 8 dereferenceable(472) %141, i64 472, i1 false)
+  %143 = add nuw nsw i64 %i.013.i.i33.i.i, 4
   %niter5.next.3 = add i64 %niter5, 4
   %niter5.ncmp.3 = icmp eq i64 %niter5.next.3, %unroll_iter4
-  br i1 %niter5.ncmp.3, label %merge1.i.i28.i.i.loopexit.unr-lcssa, label %forbody.i.i30.i.i
+  br i1 %niter5.ncmp.3, label %merge1.i.i30.i.i.loopexit.unr-lcssa, label %forbody.i.i32.i.i
 
-merge1.i.i28.i.i.loopexit.unr-lcssa:              ; preds = %forbody.i.i30.i.i, %forbody.lr.ph.i.i29.i.i
-  %i.013.i.i31.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i ], [ %145, %forbody.i.i30.i.i ]
+merge1.i.i30.i.i.loopexit.unr-lcssa:              ; preds = %forbody.i.i32.i.i, %forbody.lr.ph.i.i31.i.i
+  %i.013.i.i33.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i31.i.i ], [ %143, %forbody.i.i32.i.i ]
   %lcmp.mod3.not = icmp eq i64 %xtraiter1, 0
-  br i1 %lcmp.mod3.not, label %merge1.i.i28.i.i, label %forbody.i.i30.i.i.epil
+  br i1 %lcmp.mod3.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil
 
-forbody.i.i30.i.i.epil:                           ; preds = %merge1.i.i28.i.i.loopexit.unr-lcssa, %forbody.i.i30.i.i.epil
-  %i.013.i.i31.i.i.epil = phi i64 [ %150, %forbody.i.i30.i.i.epil ], [ %i.013.i.i31.i.i.unr, %merge1.i.i28.i.i.loopexit.unr-lcssa ]
-  %epil.iter2 = phi i64 [ %epil.iter2.next, %forbody.i.i30.i.i.epil ], [ 0, %merge1.i.i28.i.i.loopexit.unr-lcssa ]
-  %146 = add i64 %i.013.i.i31.i.i.epil, %123
-  %147 = and i64 %146, %124
-  %148 = getelementptr %11, ptr %.pre.i.i27.i.i, i64 %147
-  %149 = getelementptr %11, ptr %121, i64 %i.013.i.i31.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %149, ptr noundef nonnull align 8 dereferenceable(472) %148, i64 472, i1 false)
-  %150 = add nuw nsw i64 %i.013.i.i31.i.i.epil, 1
+forbody.i.i32.i.i.epil:                           ; preds = %merge1.i.i30.i.i.loopexit.unr-lcssa, %forbody.i.i32.i.i.epil
+  %i.013.i.i33.i.i.epil = phi i64 [ %148, %forbody.i.i32.i.i.epil ], [ %i.013.i.i33.i.i.unr, %merge1.i.i30.i.i.loopexit.unr-lcssa ]
+  %epil.iter2 = phi i64 [ %epil.iter2.next, %forbody.i.i32.i.i.epil ], [ 0, %merge1.i.i30.i.i.loopexit.unr-lcssa ]
+  %144 = add i64 %i.013.i.i33.i.i.epil, %121
+  %145 = and i64 %144, %122
+  %146 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %145
+  %147 = getelementptr %11, ptr %119, i64 %i.013.i.i33.i.i.epil
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %147, ptr noundef nonnull align 8 dereferenceable(472) %146, i64 472, i1 false)
+  %148 = add nuw nsw i64 %i.013.i.i33.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
-  br i1 %epil.iter2.cmp.not, label %merge1.i.i28.i.i, label %forbody.i.i30.i.i.epil, !llvm.loop !105
+  br i1 %epil.iter2.cmp.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil, !llvm.loop !105
 
-merge1.i.i28.i.i:                                 ; preds = %merge1.i.i28.i.i.loopexit.unr-lcssa, %forbody.i.i30.i.i.epil, %merge.i.i26.i.i
-  call void @free(ptr %.pre.i.i27.i.i)
-  store ptr %121, ptr %2, align 8
-  store i64 %power.0.i.i21.i.i, ptr %5, align 8
+merge1.i.i30.i.i:                                 ; preds = %merge1.i.i30.i.i.loopexit.unr-lcssa, %forbody.i.i32.i.i.epil, %merge.i.i28.i.i
+  call void @free(ptr %.pre.i.i29.i.i)
+  store ptr %119, ptr %2, align 8
+  store i64 %power.0.i.i23.i.i, ptr %5, align 8
   store i64 0, ptr %7, align 8
-  br label %"$EventRing.make_room.exit33.i.i"
+  br label %"$EventRing.make_room.exit35.i.i"
 
-"$EventRing.make_room.exit33.i.i":                ; preds = %merge1.i.i28.i.i, %and.rhs.i24.i.i, %"$power_above.exit.i22.i.i", %"$threads.wait_until.exit.i.i"
-  %common.ret.op.i19.i.i = phi i1 [ true, %"$threads.wait_until.exit.i.i" ], [ false, %"$power_above.exit.i22.i.i" ], [ false, %and.rhs.i24.i.i ], [ true, %merge1.i.i28.i.i ]
-  %151 = load i8, ptr %9, align 1
-  %152 = trunc i8 %151 to i1
-  br i1 %152, label %merge.loopexit.i.i, label %and.lhs.true.i.i
+"$EventRing.make_room.exit35.i.i":                ; preds = %merge1.i.i30.i.i, %and.rhs.i26.i.i, %"$power_above.exit.i24.i.i", %"$threads.wait_until.exit.i.i"
+  %common.ret.op.i21.i.i = phi i1 [ true, %"$threads.wait_until.exit.i.i" ], [ false, %"$power_above.exit.i24.i.i" ], [ false, %and.rhs.i26.i.i ], [ true, %merge1.i.i30.i.i ]
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i36.i.i)
+  %149 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i36.i.i)
+  %150 = load i64, ptr %time.i36.i.i, align 8
+  %151 = mul i64 %150, 1000000000
+  %152 = load i64, ptr %19, align 8
+  %153 = add i64 %151, %152
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i36.i.i)
+  %154 = load i8, ptr %10, align 1
+  %155 = trunc i8 %154 to i1
+  br i1 %155, label %"$Loop.await_work.exit.i", label %and.lhs.true.i.i
 
-merge.loopexit.i.i:                               ; preds = %"$Loop.has_work.exit.i.i", %or.lhs.false2.i.i.i, %or.lhs.false1.i.i.i, %or.lhs.false.i.i.i, %and.lhs.true1.i.i, %"$EventRing.make_room.exit33.i.i"
-  %.pre40.i.i = load i8, ptr %9, align 1
-  br label %"$Loop.await_work.exit.i"
+and.lhs.true.i.i:                                 ; preds = %"$EventRing.make_room.exit35.i.i", %and.lhs.true.lr.ph.i.i
+  %.pre4244.i.i = phi i8 [ %97, %and.lhs.true.lr.ph.i.i ], [ %154, %"$EventRing.make_room.exit35.i.i" ]
+  %now.041.i.i = phi i64 [ %100, %and.lhs.true.lr.ph.i.i ], [ %153, %"$EventRing.make_room.exit35.i.i" ]
+  %has_room.0.in40.i.i = phi i1 [ %common.ret.op.i.i.i, %and.lhs.true.lr.ph.i.i ], [ %common.ret.op.i21.i.i, %"$EventRing.make_room.exit35.i.i" ]
+  %156 = load i64, ptr %11, align 8
+  %157 = icmp sge i64 %now.041.i.i, %156
+  %brmerge.not.i.i = and i1 %has_room.0.in40.i.i, %157
+  br i1 %brmerge.not.i.i, label %and.lhs.true1.i.i, label %whilebody.i.i
 
-and.lhs.true.i.i:                                 ; preds = %"$EventRing.make_room.exit.i.i", %"$EventRing.make_room.exit33.i.i"
-  %has_room.0.in39.i.i = phi i1 [ %common.ret.op.i19.i.i, %"$EventRing.make_room.exit33.i.i" ], [ %common.ret.op.i.i.i, %"$EventRing.make_room.exit.i.i" ]
-  %153 = load i64, ptr %10, align 8
-  %154 = icmp sgt i64 %153, 0
-  br i1 %154, label %and.rhs.i34.i.i, label %"$Loop.is_early.exit.i.i"
-
-and.rhs.i34.i.i:                                  ; preds = %and.lhs.true.i.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %155 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %156 = load i64, ptr %time.i.i.i.i, align 8
-  %157 = mul i64 %156, 1000000000
-  %158 = load i64, ptr %11, align 8
-  %159 = add i64 %157, %158
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %160 = load i64, ptr %10, align 8
-  %161 = icmp slt i64 %159, %160
-  br label %"$Loop.is_early.exit.i.i"
-
-"$Loop.is_early.exit.i.i":                        ; preds = %and.rhs.i34.i.i, %and.lhs.true.i.i
-  %162 = phi i64 [ %153, %and.lhs.true.i.i ], [ %160, %and.rhs.i34.i.i ]
-  %163 = phi i1 [ false, %and.lhs.true.i.i ], [ %161, %and.rhs.i34.i.i ]
-  %has_room.0.in.not.i.i = xor i1 %has_room.0.in39.i.i, true
-  %brmerge.i.i = or i1 %163, %has_room.0.in.not.i.i
-  br i1 %brmerge.i.i, label %whilebody.i.i, label %and.lhs.true1.i.i
-
-and.lhs.true1.i.i:                                ; preds = %"$Loop.is_early.exit.i.i"
-  %164 = load i8, ptr %12, align 1
-  %165 = trunc i8 %164 to i1
-  br i1 %165, label %merge.loopexit.i.i, label %or.lhs.false2.i.i.i
+and.lhs.true1.i.i:                                ; preds = %and.lhs.true.i.i
+  %158 = load i8, ptr %12, align 1
+  %159 = trunc i8 %158 to i1
+  br i1 %159, label %"$Loop.await_work.exit.i", label %or.lhs.false2.i.i.i
 
 or.rhs.i.i.i:                                     ; preds = %or.lhs.false.i.i.i
-  %166 = load i64, ptr %15, align 8
-  %167 = icmp sgt i64 %166, 0
-  br i1 %167, label %"$Loop.has_work.exit.i.i", label %whilebody.i.i
+  %160 = load i64, ptr %15, align 8
+  %161 = icmp sgt i64 %160, 0
+  br i1 %161, label %"$Loop.has_work.exit.i.i", label %whilebody.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %or.lhs.false1.i.i.i
-  %168 = load i64, ptr %8, align 8
-  %169 = icmp sgt i64 %168, 0
-  br i1 %169, label %merge.loopexit.i.i, label %or.rhs.i.i.i
+  %162 = load i64, ptr %9, align 8
+  %163 = icmp sgt i64 %162, 0
+  br i1 %163, label %"$Loop.await_work.exit.i", label %or.rhs.i.i.i
 
 or.lhs.false1.i.i.i:                              ; preds = %or.lhs.false2.i.i.i
-  %170 = load i8, ptr %14, align 1
-  %171 = trunc i8 %170 to i1
-  br i1 %171, label %merge.loopexit.i.i, label %or.lhs.false.i.i.i
+  %164 = load i8, ptr %14, align 1
+  %165 = trunc i8 %164 to i1
+  br i1 %165, label %"$Loop.await_work.exit.i", label %or.lhs.false.i.i.i
 
 or.lhs.false2.i.i.i:                              ; preds = %and.lhs.true1.i.i
-  %172 = load i8, ptr %13, align 1
-  %173 = trunc i8 %172 to i1
-  br i1 %173, label %merge.loopexit.i.i, label %or.lhs.false1.i.i.i
+  %166 = load i8, ptr %13, align 1
+  %167 = trunc i8 %166 to i1
+  br i1 %167, label %"$Loop.await_work.exit.i", label %or.lhs.false1.i.i.i
 
 "$Loop.has_work.exit.i.i":                        ; preds = %or.rhs.i.i.i
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i35.i.i)
-  %174 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i35.i.i)
-  %175 = load i64, ptr %time.i.i35.i.i, align 8
-  %176 = mul i64 %175, 1000000000
-  %177 = load i64, ptr %16, align 8
-  %178 = add i64 %176, %177
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i35.i.i)
-  %179 = load i64, ptr %15, align 8
-  %.not.i.i = icmp slt i64 %178, %179
-  br i1 %.not.i.i, label %"$Loop.has_work.exit.whilebody_crit_edge.i.i", label %merge.loopexit.i.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
+  %168 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %169 = load i64, ptr %time.i.i.i.i, align 8
+  %170 = mul i64 %169, 1000000000
+  %171 = load i64, ptr %16, align 8
+  %172 = add i64 %170, %171
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
+  %173 = load i64, ptr %15, align 8
+  %.not.i.i = icmp slt i64 %172, %173
+  br i1 %.not.i.i, label %"$Loop.has_work.exit.whilebody_crit_edge.i.i", label %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i"
+
+"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i": ; preds = %"$Loop.has_work.exit.i.i"
+  %.pre42.pre.i.i = load i8, ptr %10, align 1
+  br label %"$Loop.await_work.exit.i"
 
 "$Loop.has_work.exit.whilebody_crit_edge.i.i":    ; preds = %"$Loop.has_work.exit.i.i"
-  %.pre.i.i = load i64, ptr %10, align 8
+  %.pre.i.i = load i64, ptr %11, align 8
   br label %whilebody.i.i
 
-"$Loop.await_work.exit.i":                        ; preds = %merge.loopexit.i.i, %"$EventRing.make_room.exit.i.i"
-  %180 = phi i8 [ %.pre40.i.i, %merge.loopexit.i.i ], [ %94, %"$EventRing.make_room.exit.i.i" ]
-  %181 = call i32 @pthread_mutex_unlock(ptr %1)
-  %182 = icmp eq i8 %180, 0
-  %183 = call i32 @pthread_mutex_lock(ptr %20)
-  %184 = load i64, ptr %21, align 8
-  %185 = add i64 %184, 1
-  store i64 %185, ptr %21, align 8
-  %186 = load i64, ptr %22, align 8
-  %.not8.i.i = icmp eq i64 %186, %184
-  br i1 %182, label %whilebody.i, label %merge.i
+"$Loop.await_work.exit.i":                        ; preds = %or.lhs.false2.i.i.i, %or.lhs.false1.i.i.i, %or.lhs.false.i.i.i, %and.lhs.true1.i.i, %"$EventRing.make_room.exit35.i.i", %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i", %"$EventRing.make_room.exit.i.i"
+  %174 = phi i8 [ %97, %"$EventRing.make_room.exit.i.i" ], [ %.pre42.pre.i.i, %"$Loop.has_work.exit.merge.loopexit_crit_edge.i.i" ], [ %.pre4244.i.i, %and.lhs.true1.i.i ], [ %.pre4244.i.i, %or.lhs.false2.i.i.i ], [ %.pre4244.i.i, %or.lhs.false1.i.i.i ], [ %.pre4244.i.i, %or.lhs.false.i.i.i ], [ %154, %"$EventRing.make_room.exit35.i.i" ]
+  %175 = call i32 @pthread_mutex_unlock(ptr %1)
+  %176 = icmp eq i8 %174, 0
+  %177 = call i32 @pthread_mutex_lock(ptr %20)
+  %178 = load i64, ptr %21, align 8
+  %179 = add i64 %178, 1
+  store i64 %179, ptr %21, align 8
+  %180 = load i64, ptr %22, align 8
+  %.not8.i.i = icmp eq i64 %180, %178
+  br i1 %176, label %whilebody.i, label %merge.i
 
 whilebody.i:                                      ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Turnstile.enter.exit.i", label %whilebody.i6.i
 
 whilebody.i6.i:                                   ; preds = %whilebody.i, %whilebody.i6.i
-  %187 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
-  %188 = load i64, ptr %22, align 8
-  %.not.i7.i = icmp eq i64 %188, %184
+  %181 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
+  %182 = load i64, ptr %22, align 8
+  %.not.i7.i = icmp eq i64 %182, %178
   br i1 %.not.i7.i, label %"$Turnstile.enter.exit.i", label %whilebody.i6.i
 
 "$Turnstile.enter.exit.i":                        ; preds = %whilebody.i6.i, %whilebody.i
-  %189 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
-  %190 = call i32 @pthread_mutex_lock(ptr %1)
-  %191 = load i8, ptr %13, align 1
-  %192 = call i32 @pthread_mutex_unlock(ptr %1)
-  %.not.i10.i = icmp eq i8 %191, 0
-  br i1 %.not.i10.i, label %merge.i.i, label %then.i.i
+  %183 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
+  %184 = call i32 @pthread_mutex_lock(ptr %1)
+  %185 = load i8, ptr %13, align 1
+  %186 = call i32 @pthread_mutex_unlock(ptr %1)
+  %.not.i9.i = icmp eq i8 %185, 0
+  br i1 %.not.i9.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Turnstile.enter.exit.i"
   call fastcc void @"$Loop.land"(ptr nonnull %0)
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i, %"$Turnstile.enter.exit.i"
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i9.i)
-  %193 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i9.i)
-  %194 = load i64, ptr %time.i.i.i9.i, align 8
-  %195 = mul i64 %194, 1000000000
-  %196 = load i64, ptr %24, align 8
-  %197 = add i64 %195, %196
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i9.i)
-  store i64 %197, ptr %26, align 8
-  %198 = call i32 @pthread_mutex_lock(ptr %1)
-  %199 = load i64, ptr %8, align 8
-  %200 = icmp sgt i64 %199, 0
-  br i1 %200, label %forbody.i.i.i, label %merge.i.i11.i
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i8.i)
+  %187 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i8.i)
+  %188 = load i64, ptr %time.i.i.i8.i, align 8
+  %189 = mul i64 %188, 1000000000
+  %190 = load i64, ptr %24, align 8
+  %191 = add i64 %189, %190
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i8.i)
+  store i64 %191, ptr %26, align 8
+  %192 = call i32 @pthread_mutex_lock(ptr %1)
+  %193 = load i64, ptr %9, align 8
+  %194 = icmp sgt i64 %193, 0
+  br i1 %194, label %forbody.i.i.i, label %merge.i.i10.i
 
 forbody.i.i.i:                                    ; preds = %merge.i.i, %"$Scheduler.add.exit.i.i.i"
-  %i.022.i.i.i = phi i64 [ %232, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
-  %201 = load ptr, ptr %27, align 8
-  %202 = getelementptr ptr, ptr %201, i64 %i.022.i.i.i
-  %203 = load ptr, ptr %202, align 8
-  %204 = getelementptr i8, ptr %203, i64 12
-  store i32 0, ptr %204, align 4
-  %205 = getelementptr i8, ptr %203, i64 304
-  %206 = load i64, ptr %205, align 8
-  %207 = icmp sgt i64 %206, 0
-  br i1 %207, label %then.i.i.i.i, label %merge.i.i.i18.i
+  %i.022.i.i.i = phi i64 [ %226, %"$Scheduler.add.exit.i.i.i" ], [ 0, %merge.i.i ]
+  %195 = load ptr, ptr %27, align 8
+  %196 = getelementptr ptr, ptr %195, i64 %i.022.i.i.i
+  %197 = load ptr, ptr %196, align 8
+  %198 = getelementptr i8, ptr %197, i64 12
+  store i32 0, ptr %198, align 4
+  %199 = getelementptr i8, ptr %197, i64 304
+  %200 = load i64, ptr %199, align 8
+  %201 = icmp sgt i64 %200, 0
+  br i1 %201, label %then.i.i.i.i, label %merge.i.i.i17.i
 
 then.i.i.i.i:                                     ; preds = %forbody.i.i.i
-  %208 = load i32, ptr %28, align 4
-  %209 = add i32 %208, 1
-  store i32 %209, ptr %28, align 4
-  br label %merge.i.i.i18.i
+  %202 = load i32, ptr %28, align 4
+  %203 = add i32 %202, 1
+  store i32 %203, ptr %28, align 4
+  br label %merge.i.i.i17.i
 
-merge.i.i.i18.i:                                  ; preds = %then.i.i.i.i, %forbody.i.i.i
-  %210 = load ptr, ptr %29, align 8
-  %211 = load i64, ptr %30, align 8
-  %212 = getelementptr ptr, ptr %210, i64 %211
-  store ptr %203, ptr %212, align 8
-  %213 = load i64, ptr %30, align 8
-  %214 = add i64 %213, 1
-  store i64 %214, ptr %30, align 8
-  %215 = icmp sgt i64 %213, 0
-  br i1 %215, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+merge.i.i.i17.i:                                  ; preds = %then.i.i.i.i, %forbody.i.i.i
+  %204 = load ptr, ptr %29, align 8
+  %205 = load i64, ptr %30, align 8
+  %206 = getelementptr ptr, ptr %204, i64 %205
+  store ptr %197, ptr %206, align 8
+  %207 = load i64, ptr %30, align 8
+  %208 = add i64 %207, 1
+  store i64 %208, ptr %30, align 8
+  %209 = icmp sgt i64 %207, 0
+  br i1 %209, label %and.lhs.true.lr.ph.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
-and.lhs.true.lr.ph.i.i.i.i.i:                     ; preds = %merge.i.i.i18.i
-  %216 = getelementptr i8, ptr %203, i64 8
+and.lhs.true.lr.ph.i.i.i.i.i:                     ; preds = %merge.i.i.i17.i
+  %210 = getelementptr i8, ptr %197, i64 8
   br label %and.lhs.true.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i
-  %217 = getelementptr ptr, ptr %219, i64 %position.013.i.i.i.i.i
-  store ptr %222, ptr %217, align 8
-  %218 = icmp ugt i64 %position.013.i.i.i.i.i, 1
-  br i1 %218, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %211 = getelementptr ptr, ptr %213, i64 %position.013.i.i.i.i.i
+  store ptr %216, ptr %211, align 8
+  %212 = icmp ugt i64 %position.013.i.i.i.i.i, 1
+  br i1 %212, label %and.lhs.true.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %whilebody.i.i.i.i.i, %and.lhs.true.lr.ph.i.i.i.i.i
-  %position.013.i.i.i.i.i = phi i64 [ %213, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %220, %whilebody.i.i.i.i.i ]
-  %219 = load ptr, ptr %29, align 8
-  %220 = add nsw i64 %position.013.i.i.i.i.i, -1
-  %221 = getelementptr ptr, ptr %219, i64 %220
-  %222 = load ptr, ptr %221, align 8
-  %223 = load i32, ptr %216, align 4
-  %224 = getelementptr i8, ptr %222, i64 8
-  %225 = load i32, ptr %224, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %223, %225
+  %position.013.i.i.i.i.i = phi i64 [ %207, %and.lhs.true.lr.ph.i.i.i.i.i ], [ %214, %whilebody.i.i.i.i.i ]
+  %213 = load ptr, ptr %29, align 8
+  %214 = add nsw i64 %position.013.i.i.i.i.i, -1
+  %215 = getelementptr ptr, ptr %213, i64 %214
+  %216 = load ptr, ptr %215, align 8
+  %217 = load i32, ptr %210, align 4
+  %218 = getelementptr i8, ptr %216, i64 8
+  %219 = load i32, ptr %218, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %217, %219
   br i1 %.not.i.i.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
-  %226 = icmp sgt i32 %223, %225
-  br i1 %226, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %220 = icmp sgt i32 %217, %219
+  br i1 %220, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i":              ; preds = %and.lhs.true.i.i.i.i.i
-  %227 = load i64, ptr %203, align 8
-  %228 = load i64, ptr %222, align 8
-  %229 = icmp ult i64 %227, %228
-  br i1 %229, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
+  %221 = load i64, ptr %197, align 8
+  %222 = load i64, ptr %216, align 8
+  %223 = icmp ult i64 %221, %222
+  br i1 %223, label %whilebody.i.i.i.i.i, label %"$Scheduler.add.exit.i.i.i"
 
-"$Scheduler.add.exit.i.i.i":                      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i, %whilebody.i.i.i.i.i, %merge.i.i.i18.i
-  %position.0.lcssa.i.i.i.i.i = phi i64 [ %213, %merge.i.i.i18.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
-  %230 = load ptr, ptr %29, align 8
-  %231 = getelementptr ptr, ptr %230, i64 %position.0.lcssa.i.i.i.i.i
-  store ptr %203, ptr %231, align 8
-  %232 = add nuw nsw i64 %i.022.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %232, %199
+"$Scheduler.add.exit.i.i.i":                      ; preds = %"$Sequence.precedes.exit.i.i.i.i.i", %then.i.i.i.i.i.i, %whilebody.i.i.i.i.i, %merge.i.i.i17.i
+  %position.0.lcssa.i.i.i.i.i = phi i64 [ %207, %merge.i.i.i17.i ], [ 0, %whilebody.i.i.i.i.i ], [ %position.013.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i" ], [ %position.013.i.i.i.i.i, %then.i.i.i.i.i.i ]
+  %224 = load ptr, ptr %29, align 8
+  %225 = getelementptr ptr, ptr %224, i64 %position.0.lcssa.i.i.i.i.i
+  store ptr %197, ptr %225, align 8
+  %226 = add nuw nsw i64 %i.022.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %226, %193
   br i1 %exitcond.not.i.i.i, label %merge.loopexit.i.i.i, label %forbody.i.i.i
 
 merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.add.exit.i.i.i"
-  %.pre.i.i.i = load i64, ptr %8, align 8
-  br label %merge.i.i11.i
+  %.pre.i.i.i = load i64, ptr %9, align 8
+  br label %merge.i.i10.i
 
-merge.i.i11.i:                                    ; preds = %merge.loopexit.i.i.i, %merge.i.i
-  %233 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %199, %merge.i.i ]
-  %234 = load i32, ptr %31, align 4
-  %235 = trunc i64 %233 to i32
-  %236 = add i32 %234, %235
-  store i32 %236, ptr %31, align 4
-  store i64 0, ptr %8, align 8
-  %237 = load i64, ptr %33, align 8
-  %238 = icmp sgt i64 %237, 0
-  br i1 %238, label %forbody.i.i.i16.i.preheader, label %"$Loop.take_masks.exit.i.i.i"
+merge.i.i10.i:                                    ; preds = %merge.loopexit.i.i.i, %merge.i.i
+  %227 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %193, %merge.i.i ]
+  %228 = load i32, ptr %31, align 4
+  %229 = trunc i64 %227 to i32
+  %230 = add i32 %228, %229
+  store i32 %230, ptr %31, align 4
+  store i64 0, ptr %9, align 8
+  %231 = load i64, ptr %33, align 8
+  %232 = icmp sgt i64 %231, 0
+  br i1 %232, label %forbody.i.i.i15.i.preheader, label %"$Loop.take_masks.exit.i.i.i"
 
-forbody.i.i.i16.i.preheader:                      ; preds = %merge.i.i11.i
-  %xtraiter6 = and i64 %237, 1
-  %239 = icmp eq i64 %237, 1
-  br i1 %239, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.i.preheader.new
+forbody.i.i.i15.i.preheader:                      ; preds = %merge.i.i10.i
+  %xtraiter6 = and i64 %231, 1
+  %233 = icmp eq i64 %231, 1
+  br i1 %233, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i15.i.preheader.new
 
-forbody.i.i.i16.i.preheader.new:                  ; preds = %forbody.i.i.i16.i.preheader
-  %unroll_iter9 = and i64 %237, 9223372036854775806
-  br label %forbody.i.i.i16.i
+forbody.i.i.i15.i.preheader.new:                  ; preds = %forbody.i.i.i15.i.preheader
+  %unroll_iter9 = and i64 %231, 9223372036854775806
+  br label %forbody.i.i.i15.i
 
-forbody.i.i.i16.i:                                ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i16.i.preheader.new
-  %i.06.i.i.i.i = phi i64 [ 0, %forbody.i.i.i16.i.preheader.new ], [ %275, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
-  %niter10 = phi i64 [ 0, %forbody.i.i.i16.i.preheader.new ], [ %niter10.next.1, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
-  %240 = load ptr, ptr %32, align 8
-  %241 = getelementptr ptr, ptr %240, i64 %i.06.i.i.i.i
-  %242 = load ptr, ptr %241, align 8
-  %243 = getelementptr i8, ptr %242, i64 348
-  %244 = load i32, ptr %243, align 4
-  %245 = getelementptr i8, ptr %242, i64 344
-  %246 = load i32, ptr %245, align 4
-  %247 = icmp slt i32 %244, %246
-  br i1 %247, label %and.lhs.true.i.i17.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
+forbody.i.i.i15.i:                                ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i15.i.preheader.new
+  %i.06.i.i.i.i = phi i64 [ 0, %forbody.i.i.i15.i.preheader.new ], [ %269, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+  %niter10 = phi i64 [ 0, %forbody.i.i.i15.i.preheader.new ], [ %niter10.next.1, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+  %234 = load ptr, ptr %32, align 8
+  %235 = getelementptr ptr, ptr %234, i64 %i.06.i.i.i.i
+  %236 = load ptr, ptr %235, align 8
+  %237 = getelementptr i8, ptr %236, i64 348
+  %238 = load i32, ptr %237, align 4
+  %239 = getelementptr i8, ptr %236, i64 344
+  %240 = load i32, ptr %239, align 4
+  %241 = icmp slt i32 %238, %240
+  br i1 %241, label %and.lhs.true.i.i17.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i17.i.i.i
-  %248 = getelementptr i8, ptr %242, i64 376
-  store i8 0, ptr %248, align 1
+  %242 = getelementptr i8, ptr %236, i64 376
+  store i8 0, ptr %242, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i"
 
-and.lhs.true.i.i17.i.i.i:                         ; preds = %forbody.i.i.i16.i
-  %249 = load i64, ptr %34, align 8
-  %250 = sdiv i64 %249, 4
-  %251 = add i64 %250, %249
-  %252 = getelementptr i8, ptr %242, i64 368
-  %253 = load i64, ptr %252, align 8
-  %254 = getelementptr i8, ptr %242, i64 360
-  %255 = load i64, ptr %254, align 8
-  %256 = sub i64 %253, %255
-  %.not.i.i.i.i.i = icmp sgt i64 %256, %251
+and.lhs.true.i.i17.i.i.i:                         ; preds = %forbody.i.i.i15.i
+  %243 = load i64, ptr %34, align 8
+  %244 = sdiv i64 %243, 4
+  %245 = add i64 %244, %243
+  %246 = getelementptr i8, ptr %236, i64 368
+  %247 = load i64, ptr %246, align 8
+  %248 = getelementptr i8, ptr %236, i64 360
+  %249 = load i64, ptr %248, align 8
+  %250 = sub i64 %247, %249
+  %.not.i.i.i.i.i = icmp sgt i64 %250, %245
   br i1 %.not.i.i.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i", label %then.i.i.i.i.i
 
-"$Sequence.take_mask.exit.i.i.i.i":               ; preds = %and.lhs.true.i.i17.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i16.i
-  store i32 %246, ptr %243, align 4
-  %257 = or disjoint i64 %i.06.i.i.i.i, 1
-  %258 = load ptr, ptr %32, align 8
-  %259 = getelementptr ptr, ptr %258, i64 %257
-  %260 = load ptr, ptr %259, align 8
-  %261 = getelementptr i8, ptr %260, i64 348
-  %262 = load i32, ptr %261, align 4
-  %263 = getelementptr i8, ptr %260, i64 344
-  %264 = load i32, ptr %263, align 4
-  %265 = icmp slt i32 %262, %264
-  br i1 %265, label %and.lhs.true.i.i17.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1"
+"$Sequence.take_mask.exit.i.i.i.i":               ; preds = %and.lhs.true.i.i17.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i15.i
+  store i32 %240, ptr %237, align 4
+  %251 = or disjoint i64 %i.06.i.i.i.i, 1
+  %252 = load ptr, ptr %32, align 8
+  %253 = getelementptr ptr, ptr %252, i64 %251
+  %254 = load ptr, ptr %253, align 8
+  %255 = getelementptr i8, ptr %254, i64 348
+  %256 = load i32, ptr %255, align 4
+  %257 = getelementptr i8, ptr %254, i64 344
+  %258 = load i32, ptr %257, align 4
+  %259 = icmp slt i32 %256, %258
+  br i1 %259, label %and.lhs.true.i.i17.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1"
 
 and.lhs.true.i.i17.i.i.i.1:                       ; preds = %"$Sequence.take_mask.exit.i.i.i.i"
-  %266 = load i64, ptr %34, align 8
-  %267 = sdiv i64 %266, 4
-  %268 = add i64 %267, %266
-  %269 = getelementptr i8, ptr %260, i64 368
-  %270 = load i64, ptr %269, align 8
-  %271 = getelementptr i8, ptr %260, i64 360
-  %272 = load i64, ptr %271, align 8
-  %273 = sub i64 %270, %272
-  %.not.i.i.i.i.i.1 = icmp sgt i64 %273, %268
+  %260 = load i64, ptr %34, align 8
+  %261 = sdiv i64 %260, 4
+  %262 = add i64 %261, %260
+  %263 = getelementptr i8, ptr %254, i64 368
+  %264 = load i64, ptr %263, align 8
+  %265 = getelementptr i8, ptr %254, i64 360
+  %266 = load i64, ptr %265, align 8
+  %267 = sub i64 %264, %266
+  %.not.i.i.i.i.i.1 = icmp sgt i64 %267, %262
   br i1 %.not.i.i.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1", label %then.i.i.i.i.i.1
 
 then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i17.i.i.i.1
-  %274 = getelementptr i8, ptr %260, i64 376
-  store i8 0, ptr %274, align 1
+  %268 = getelementptr i8, ptr %254, i64 376
+  store i8 0, ptr %268, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.1"
 
 "$Sequence.take_mask.exit.i.i.i.i.1":             ; preds = %then.i.i.i.i.i.1, %and.lhs.true.i.i17.i.i.i.1, %"$Sequence.take_mask.exit.i.i.i.i"
-  store i32 %264, ptr %261, align 4
-  %275 = add nuw nsw i64 %i.06.i.i.i.i, 2
+  store i32 %258, ptr %255, align 4
+  %269 = add nuw nsw i64 %i.06.i.i.i.i, 2
   %niter10.next.1 = add i64 %niter10, 2
   %niter10.ncmp.1 = icmp eq i64 %niter10.next.1, %unroll_iter9
-  br i1 %niter10.ncmp.1, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.i
+  br i1 %niter10.ncmp.1, label %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i15.i
 
-"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa": ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i16.i.preheader
-  %i.06.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i16.i.preheader ], [ %275, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
+"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa": ; preds = %"$Sequence.take_mask.exit.i.i.i.i.1", %forbody.i.i.i15.i.preheader
+  %i.06.i.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i15.i.preheader ], [ %269, %"$Sequence.take_mask.exit.i.i.i.i.1" ]
   %lcmp.mod8.not = icmp eq i64 %xtraiter6, 0
-  br i1 %lcmp.mod8.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i16.i.epil
+  br i1 %lcmp.mod8.not, label %"$Loop.take_masks.exit.i.i.i", label %forbody.i.i.i15.i.epil
 
-forbody.i.i.i16.i.epil:                           ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa"
-  %276 = load ptr, ptr %32, align 8
-  %277 = getelementptr ptr, ptr %276, i64 %i.06.i.i.i.i.unr
-  %278 = load ptr, ptr %277, align 8
-  %279 = getelementptr i8, ptr %278, i64 348
-  %280 = load i32, ptr %279, align 4
-  %281 = getelementptr i8, ptr %278, i64 344
-  %282 = load i32, ptr %281, align 4
-  %283 = icmp slt i32 %280, %282
-  br i1 %283, label %and.lhs.true.i.i17.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil"
+forbody.i.i.i15.i.epil:                           ; preds = %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa"
+  %270 = load ptr, ptr %32, align 8
+  %271 = getelementptr ptr, ptr %270, i64 %i.06.i.i.i.i.unr
+  %272 = load ptr, ptr %271, align 8
+  %273 = getelementptr i8, ptr %272, i64 348
+  %274 = load i32, ptr %273, align 4
+  %275 = getelementptr i8, ptr %272, i64 344
+  %276 = load i32, ptr %275, align 4
+  %277 = icmp slt i32 %274, %276
+  br i1 %277, label %and.lhs.true.i.i17.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil"
 
-and.lhs.true.i.i17.i.i.i.epil:                    ; preds = %forbody.i.i.i16.i.epil
-  %284 = load i64, ptr %34, align 8
-  %285 = sdiv i64 %284, 4
-  %286 = add i64 %285, %284
-  %287 = getelementptr i8, ptr %278, i64 368
-  %288 = load i64, ptr %287, align 8
-  %289 = getelementptr i8, ptr %278, i64 360
-  %290 = load i64, ptr %289, align 8
-  %291 = sub i64 %288, %290
-  %.not.i.i.i.i.i.epil = icmp sgt i64 %291, %286
+and.lhs.true.i.i17.i.i.i.epil:                    ; preds = %forbody.i.i.i15.i.epil
+  %278 = load i64, ptr %34, align 8
+  %279 = sdiv i64 %278, 4
+  %280 = add i64 %279, %278
+  %281 = getelementptr i8, ptr %272, i64 368
+  %282 = load i64, ptr %281, align 8
+  %283 = getelementptr i8, ptr %272, i64 360
+  %284 = load i64, ptr %283, align 8
+  %285 = sub i64 %282, %284
+  %.not.i.i.i.i.i.epil = icmp sgt i64 %285, %280
   br i1 %.not.i.i.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil", label %then.i.i.i.i.i.epil
 
 then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i17.i.i.i.epil
-  %292 = getelementptr i8, ptr %278, i64 376
-  store i8 0, ptr %292, align 1
+  %286 = getelementptr i8, ptr %272, i64 376
+  store i8 0, ptr %286, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.epil"
 
-"$Sequence.take_mask.exit.i.i.i.i.epil":          ; preds = %then.i.i.i.i.i.epil, %and.lhs.true.i.i17.i.i.i.epil, %forbody.i.i.i16.i.epil
-  store i32 %282, ptr %279, align 4
+"$Sequence.take_mask.exit.i.i.i.i.epil":          ; preds = %then.i.i.i.i.i.epil, %and.lhs.true.i.i17.i.i.i.epil, %forbody.i.i.i15.i.epil
+  store i32 %276, ptr %273, align 4
   br label %"$Loop.take_masks.exit.i.i.i"
 
-"$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Sequence.take_mask.exit.i.i.i.i.epil", %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %merge.i.i11.i
+"$Loop.take_masks.exit.i.i.i":                    ; preds = %"$Sequence.take_mask.exit.i.i.i.i.epil", %"$Loop.take_masks.exit.i.i.i.loopexit.unr-lcssa", %merge.i.i10.i
   store i8 0, ptr %14, align 1
-  %293 = load i8, ptr %13, align 1
-  %294 = trunc i8 %293 to i1
-  br i1 %294, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
+  %287 = load i8, ptr %13, align 1
+  %288 = trunc i8 %287 to i1
+  br i1 %288, label %and.lhs.true.i.i.i, label %"$Loop.take_orders.exit.i.i"
 
-then.i.i14.i:                                     ; preds = %and.lhs.true.i.i.i
-  %295 = load i64, ptr %37, align 8
-  %296 = icmp sgt i64 %295, 0
-  br i1 %296, label %forbody.i20.i.i.i, label %"$Loop.obey_all.exit.i.i.i"
+then.i.i13.i:                                     ; preds = %and.lhs.true.i.i.i
+  %289 = load i64, ptr %37, align 8
+  %290 = icmp sgt i64 %289, 0
+  br i1 %290, label %forbody.i20.i.i.i, label %"$Loop.obey_all.exit.i.i.i"
 
-forbody.i20.i.i.i:                                ; preds = %then.i.i14.i, %"$Loop.obey.exit.i.i.i.i"
-  %i.05.i.i.i.i = phi i64 [ %333, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i14.i ]
-  %297 = load ptr, ptr %36, align 8
-  %298 = getelementptr ptr, ptr %297, i64 %i.05.i.i.i.i
-  %299 = load ptr, ptr %298, align 8
-  %300 = getelementptr i8, ptr %299, i64 12
-  %.val.i.i.i.i.i = load i32, ptr %300, align 4
-  %301 = icmp eq i32 %.val.i.i.i.i.i, 3
-  br i1 %301, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
+forbody.i20.i.i.i:                                ; preds = %then.i.i13.i, %"$Loop.obey.exit.i.i.i.i"
+  %i.05.i.i.i.i = phi i64 [ %327, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i13.i ]
+  %291 = load ptr, ptr %36, align 8
+  %292 = getelementptr ptr, ptr %291, i64 %i.05.i.i.i.i
+  %293 = load ptr, ptr %292, align 8
+  %294 = getelementptr i8, ptr %293, i64 12
+  %.val.i.i.i.i.i = load i32, ptr %294, align 4
+  %295 = icmp eq i32 %.val.i.i.i.i.i, 3
+  br i1 %295, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i20.i.i.i
-  %302 = getelementptr i8, ptr %299, i64 377
-  %303 = load i8, ptr %302, align 1
-  %304 = trunc i8 %303 to i1
-  br i1 %304, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
+  %296 = getelementptr i8, ptr %293, i64 377
+  %297 = load i8, ptr %296, align 1
+  %298 = trunc i8 %297 to i1
+  br i1 %298, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %305 = load ptr, ptr %38, align 8
-  %306 = load i64, ptr %39, align 8
-  %307 = getelementptr %11, ptr %305, i64 %306
-  %308 = add i64 %306, 1
-  store i64 %308, ptr %39, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %307, i8 0, i64 472, i1 false)
-  %309 = load i64, ptr %299, align 8
-  store i64 %309, ptr %307, align 8
-  %310 = getelementptr i8, ptr %307, i64 8
-  store i32 2, ptr %310, align 4
-  %311 = getelementptr i8, ptr %307, i64 20
-  store i32 -1, ptr %311, align 4
-  %312 = getelementptr i8, ptr %299, i64 24
-  %.val.i.i.i.i.i.i.i = load i64, ptr %312, align 8
-  %313 = getelementptr i8, ptr %299, i64 40
-  %.val17.i.i.i.i.i.i.i = load i32, ptr %313, align 4
-  %314 = trunc i64 %.val.i.i.i.i.i.i.i to i32
-  %315 = sub i32 %314, %.val17.i.i.i.i.i.i.i
-  %316 = getelementptr i8, ptr %307, i64 24
-  store i32 %315, ptr %316, align 4
-  %317 = load i32, ptr %313, align 4
-  %318 = getelementptr i8, ptr %307, i64 28
-  store i32 %317, ptr %318, align 4
-  %319 = getelementptr i8, ptr %299, i64 68
-  %320 = load i32, ptr %319, align 4
-  %321 = getelementptr i8, ptr %307, i64 32
-  store i32 %320, ptr %321, align 4
-  %322 = getelementptr i8, ptr %307, i64 36
-  store i32 -1, ptr %322, align 4
-  %323 = load i64, ptr %26, align 8
-  %324 = getelementptr i8, ptr %307, i64 208
-  store i64 %323, ptr %324, align 8
-  %325 = getelementptr i8, ptr %307, i64 12
-  store i32 4, ptr %325, align 4
-  %326 = load i64, ptr %40, align 8
-  %327 = add i64 %326, 1
-  store i64 %327, ptr %40, align 8
-  call fastcc void @"$Scheduler.retire"(ptr %25, ptr nonnull %299)
+  %299 = load ptr, ptr %38, align 8
+  %300 = load i64, ptr %39, align 8
+  %301 = getelementptr %11, ptr %299, i64 %300
+  %302 = add i64 %300, 1
+  store i64 %302, ptr %39, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %301, i8 0, i64 472, i1 false)
+  %303 = load i64, ptr %293, align 8
+  store i64 %303, ptr %301, align 8
+  %304 = getelementptr i8, ptr %301, i64 8
+  store i32 2, ptr %304, align 4
+  %305 = getelementptr i8, ptr %301, i64 20
+  store i32 -1, ptr %305, align 4
+  %306 = getelementptr i8, ptr %293, i64 24
+  %.val.i.i.i.i.i.i.i = load i64, ptr %306, align 8
+  %307 = getelementptr i8, ptr %293, i64 40
+  %.val17.i.i.i.i.i.i.i = load i32, ptr %307, align 4
+  %308 = trunc i64 %.val.i.i.i.i.i.i.i to i32
+  %309 = sub i32 %308, %.val17.i.i.i.i.i.i.i
+  %310 = getelementptr i8, ptr %301, i64 24
+  store i32 %309, ptr %310, align 4
+  %311 = load i32, ptr %307, align 4
+  %312 = getelementptr i8, ptr %301, i64 28
+  store i32 %311, ptr %312, align 4
+  %313 = getelementptr i8, ptr %293, i64 68
+  %314 = load i32, ptr %313, align 4
+  %315 = getelementptr i8, ptr %301, i64 32
+  store i32 %314, ptr %315, align 4
+  %316 = getelementptr i8, ptr %301, i64 36
+  store i32 -1, ptr %316, align 4
+  %317 = load i64, ptr %26, align 8
+  %318 = getelementptr i8, ptr %301, i64 208
+  store i64 %317, ptr %318, align 8
+  %319 = getelementptr i8, ptr %301, i64 12
+  store i32 4, ptr %319, align 4
+  %320 = load i64, ptr %40, align 8
+  %321 = add i64 %320, 1
+  store i64 %321, ptr %40, align 8
+  call fastcc void @"$Scheduler.retire"(ptr %25, ptr nonnull %293)
   br label %merge1.i.i.i.i.i
 
 else3.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %328 = getelementptr i8, ptr %299, i64 378
-  %329 = load i8, ptr %328, align 1
-  %330 = trunc i8 %329 to i1
-  %331 = icmp eq i32 %.val.i.i.i.i.i, 1
-  %or.cond.i.i.i.i.i = and i1 %331, %330
+  %322 = getelementptr i8, ptr %293, i64 378
+  %323 = load i8, ptr %322, align 1
+  %324 = trunc i8 %323 to i1
+  %325 = icmp eq i32 %.val.i.i.i.i.i, 1
+  %or.cond.i.i.i.i.i = and i1 %325, %324
   br i1 %or.cond.i.i.i.i.i, label %then4.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else3.i.i.i.i.i
-  call fastcc void @"$Scheduler.preempt"(ptr %25, ptr nonnull %299)
+  call fastcc void @"$Scheduler.preempt"(ptr %25, ptr nonnull %293)
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %332 = getelementptr i8, ptr %299, i64 378
-  store i8 0, ptr %332, align 1
+  %326 = getelementptr i8, ptr %293, i64 378
+  store i8 0, ptr %326, align 1
   br label %"$Loop.obey.exit.i.i.i.i"
 
 "$Loop.obey.exit.i.i.i.i":                        ; preds = %merge1.i.i.i.i.i, %forbody.i20.i.i.i
-  %333 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i21.i.i.i = icmp eq i64 %333, %295
+  %327 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i21.i.i.i = icmp eq i64 %327, %289
   br i1 %exitcond.not.i21.i.i.i, label %"$Loop.obey_all.exit.i.i.i", label %forbody.i20.i.i.i
 
-"$Loop.obey_all.exit.i.i.i":                      ; preds = %"$Loop.obey.exit.i.i.i.i", %then.i.i14.i
+"$Loop.obey_all.exit.i.i.i":                      ; preds = %"$Loop.obey.exit.i.i.i.i", %then.i.i13.i
   store i8 0, ptr %13, align 1
   br label %"$Loop.take_orders.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %"$Loop.take_masks.exit.i.i.i"
   %.val.i.i.i = load i64, ptr %35, align 8
-  %334 = icmp sgt i64 %.val.i.i.i, 0
-  br i1 %334, label %"$Loop.take_orders.exit.i.i", label %then.i.i14.i
+  %328 = icmp sgt i64 %.val.i.i.i, 0
+  br i1 %328, label %"$Loop.take_orders.exit.i.i", label %then.i.i13.i
 
 "$Loop.take_orders.exit.i.i":                     ; preds = %and.lhs.true.i.i.i, %"$Loop.obey_all.exit.i.i.i", %"$Loop.take_masks.exit.i.i.i"
-  %335 = call i32 @pthread_mutex_unlock(ptr %1)
+  %329 = call i32 @pthread_mutex_unlock(ptr %1)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
-  %336 = load i8, ptr %41, align 1
-  %337 = trunc i8 %336 to i1
-  br i1 %337, label %merge.i.i13.i.i, label %else3.i.i
+  %330 = load i8, ptr %41, align 1
+  %331 = trunc i8 %330 to i1
+  br i1 %331, label %merge.i.i13.i.i, label %else3.i.i
 
 merge.i.i13.i.i:                                  ; preds = %"$Loop.take_orders.exit.i.i"
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i8.i)
-  %338 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i8.i)
-  %339 = load i64, ptr %time.i.i.i.i8.i, align 8
-  %340 = mul i64 %339, 1000000000
-  %341 = load i64, ptr %42, align 8
-  %342 = add i64 %340, %341
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i8.i)
-  call fastcc void @"$Scheduler.expire"(ptr %25, i64 %342)
-  %343 = load i64, ptr %35, align 8
-  %344 = icmp sgt i64 %343, 0
-  br i1 %344, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
+  %332 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
+  %333 = load i64, ptr %time.i.i.i.i.i, align 8
+  %334 = mul i64 %333, 1000000000
+  %335 = load i64, ptr %42, align 8
+  %336 = add i64 %334, %335
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
+  call fastcc void @"$Scheduler.expire"(ptr %25, i64 %336)
+  %337 = load i64, ptr %35, align 8
+  %338 = icmp sgt i64 %337, 0
+  br i1 %338, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i13.i.i
-  %345 = load ptr, ptr %43, align 8
-  %xtraiter11 = and i64 %343, 1
-  %346 = icmp eq i64 %343, 1
-  br i1 %346, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
+  %339 = load ptr, ptr %43, align 8
+  %xtraiter11 = and i64 %337, 1
+  %340 = icmp eq i64 %337, 1
+  br i1 %340, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.i.new:                      ; preds = %forbody.lr.ph.i.i.i.i.i
-  %unroll_iter15 = and i64 %343, 9223372036854775806
+  %unroll_iter15 = and i64 %337, 9223372036854775806
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i.new
-  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %366, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %360, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %niter16 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %niter16.next.1, %merge1.i.i.i14.i.i.1 ]
-  %347 = getelementptr %9, ptr %345, i64 %i.010.i.i.i.i.i
-  %348 = getelementptr i8, ptr %347, i64 17
-  %349 = load i8, ptr %348, align 1
-  %350 = trunc i8 %349 to i1
-  br i1 %350, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
+  %341 = getelementptr %9, ptr %339, i64 %i.010.i.i.i.i.i
+  %342 = getelementptr i8, ptr %341, i64 17
+  %343 = load i8, ptr %342, align 1
+  %344 = trunc i8 %343 to i1
+  br i1 %344, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
 
 merge1.i.i.i14.i.i:                               ; preds = %and.lhs.true2.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i", %and.lhs.true.i.i.i18.i.i, %forbody.i.i.i.i.i
   %count.1.i.i.i.i.i = phi i32 [ %count.09.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %forbody.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i ], [ %spec.select.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i" ]
-  %351 = or disjoint i64 %i.010.i.i.i.i.i, 1
-  %352 = getelementptr %9, ptr %345, i64 %351
-  %353 = getelementptr i8, ptr %352, i64 17
-  %354 = load i8, ptr %353, align 1
-  %355 = trunc i8 %354 to i1
-  br i1 %355, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
+  %345 = or disjoint i64 %i.010.i.i.i.i.i, 1
+  %346 = getelementptr %9, ptr %339, i64 %345
+  %347 = getelementptr i8, ptr %346, i64 17
+  %348 = load i8, ptr %347, align 1
+  %349 = trunc i8 %348 to i1
+  br i1 %349, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
 
 and.lhs.true2.i.i.i.i.i.1:                        ; preds = %merge1.i.i.i14.i.i
-  %356 = load ptr, ptr %352, align 8
-  %.not.i.i.i17.i.i.1 = icmp eq ptr %356, null
+  %350 = load ptr, ptr %346, align 8
+  %.not.i.i.i17.i.i.1 = icmp eq ptr %350, null
   br i1 %.not.i.i.i17.i.i.1, label %merge1.i.i.i14.i.i.1, label %and.lhs.true.i.i.i18.i.i.1
 
 and.lhs.true.i.i.i18.i.i.1:                       ; preds = %and.lhs.true2.i.i.i.i.i.1
-  %357 = getelementptr i8, ptr %356, i64 328
-  %.val.i.i.i.i.i.i.1 = load ptr, ptr %357, align 8
+  %351 = getelementptr i8, ptr %350, i64 328
+  %.val.i.i.i.i.i.i.1 = load ptr, ptr %351, align 8
   %.not.i.i.i.i19.i.i.1 = icmp eq ptr %.val.i.i.i.i.i.i.1, null
   br i1 %.not.i.i.i.i19.i.i.1, label %merge1.i.i.i14.i.i.1, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.1":        ; preds = %and.lhs.true.i.i.i18.i.i.1
-  %358 = getelementptr i8, ptr %356, i64 348
-  %359 = load i32, ptr %358, align 4
-  %360 = getelementptr i8, ptr %356, i64 24
-  %.val3.i.i.i.i.i.i.1 = load i64, ptr %360, align 8
-  %361 = getelementptr i8, ptr %356, i64 40
-  %.val4.i.i.i.i.i.i.1 = load i32, ptr %361, align 4
-  %362 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
-  %363 = sub i32 %362, %.val4.i.i.i.i.i.i.1
-  %364 = icmp sle i32 %359, %363
-  %cond.fr.i.i.i.i.i.1 = freeze i1 %364
-  %365 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
-  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %365
+  %352 = getelementptr i8, ptr %350, i64 348
+  %353 = load i32, ptr %352, align 4
+  %354 = getelementptr i8, ptr %350, i64 24
+  %.val3.i.i.i.i.i.i.1 = load i64, ptr %354, align 8
+  %355 = getelementptr i8, ptr %350, i64 40
+  %.val4.i.i.i.i.i.i.1 = load i32, ptr %355, align 4
+  %356 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
+  %357 = sub i32 %356, %.val4.i.i.i.i.i.i.1
+  %358 = icmp sle i32 %353, %357
+  %cond.fr.i.i.i.i.i.1 = freeze i1 %358
+  %359 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
+  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %359
   br label %merge1.i.i.i14.i.i.1
 
 merge1.i.i.i14.i.i.1:                             ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1", %and.lhs.true.i.i.i18.i.i.1, %and.lhs.true2.i.i.i.i.i.1, %merge1.i.i.i14.i.i
   %count.1.i.i.i.i.i.1 = phi i32 [ %count.1.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i.1 ], [ %count.1.i.i.i.i.i, %merge1.i.i.i14.i.i ], [ %count.1.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i.1 ], [ %spec.select.i.i.i.i.i.1, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1" ]
-  %366 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
+  %360 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
   %niter16.next.1 = add i64 %niter16, 2
   %niter16.ncmp.1 = icmp eq i64 %niter16.next.1, %unroll_iter15
   br i1 %niter16.ncmp.1, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.i.i.i.i.i
 
 and.lhs.true.i.i.i18.i.i:                         ; preds = %and.lhs.true2.i.i.i.i.i
-  %367 = getelementptr i8, ptr %376, i64 328
-  %.val.i.i.i.i.i.i = load ptr, ptr %367, align 8
+  %361 = getelementptr i8, ptr %370, i64 328
+  %.val.i.i.i.i.i.i = load ptr, ptr %361, align 8
   %.not.i.i.i.i19.i.i = icmp eq ptr %.val.i.i.i.i.i.i, null
   br i1 %.not.i.i.i.i19.i.i, label %merge1.i.i.i14.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i":          ; preds = %and.lhs.true.i.i.i18.i.i
-  %368 = getelementptr i8, ptr %376, i64 348
-  %369 = load i32, ptr %368, align 4
-  %370 = getelementptr i8, ptr %376, i64 24
-  %.val3.i.i.i.i.i.i = load i64, ptr %370, align 8
-  %371 = getelementptr i8, ptr %376, i64 40
-  %.val4.i.i.i.i.i.i = load i32, ptr %371, align 4
-  %372 = trunc i64 %.val3.i.i.i.i.i.i to i32
-  %373 = sub i32 %372, %.val4.i.i.i.i.i.i
-  %374 = icmp sle i32 %369, %373
-  %cond.fr.i.i.i.i.i = freeze i1 %374
-  %375 = zext i1 %cond.fr.i.i.i.i.i to i32
-  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %375
+  %362 = getelementptr i8, ptr %370, i64 348
+  %363 = load i32, ptr %362, align 4
+  %364 = getelementptr i8, ptr %370, i64 24
+  %.val3.i.i.i.i.i.i = load i64, ptr %364, align 8
+  %365 = getelementptr i8, ptr %370, i64 40
+  %.val4.i.i.i.i.i.i = load i32, ptr %365, align 4
+  %366 = trunc i64 %.val3.i.i.i.i.i.i to i32
+  %367 = sub i32 %366, %.val4.i.i.i.i.i.i
+  %368 = icmp sle i32 %363, %367
+  %cond.fr.i.i.i.i.i = freeze i1 %368
+  %369 = zext i1 %cond.fr.i.i.i.i.i to i32
+  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %369
   br label %merge1.i.i.i14.i.i
 
 and.lhs.true2.i.i.i.i.i:                          ; preds = %forbody.i.i.i.i.i
-  %376 = load ptr, ptr %347, align 8
-  %.not.i.i.i17.i.i = icmp eq ptr %376, null
+  %370 = load ptr, ptr %341, align 8
+  %.not.i.i.i17.i.i = icmp eq ptr %370, null
   br i1 %.not.i.i.i17.i.i, label %merge1.i.i.i14.i.i, label %and.lhs.true.i.i.i18.i.i
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa": ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i
   %count.1.i.i.i.i.i.lcssa.ph = phi i32 [ poison, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
-  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %366, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %360, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %lcmp.mod13.not = icmp eq i64 %xtraiter11, 0
   br i1 %lcmp.mod13.not, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
-  %377 = getelementptr %9, ptr %345, i64 %i.010.i.i.i.i.i.unr
-  %378 = getelementptr i8, ptr %377, i64 17
-  %379 = load i8, ptr %378, align 1
-  %380 = trunc i8 %379 to i1
-  br i1 %380, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
+  %371 = getelementptr %9, ptr %339, i64 %i.010.i.i.i.i.i.unr
+  %372 = getelementptr i8, ptr %371, i64 17
+  %373 = load i8, ptr %372, align 1
+  %374 = trunc i8 %373 to i1
+  br i1 %374, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 and.lhs.true2.i.i.i.i.i.epil:                     ; preds = %forbody.i.i.i.i.i.epil
-  %381 = load ptr, ptr %377, align 8
-  %.not.i.i.i17.i.i.epil = icmp eq ptr %381, null
+  %375 = load ptr, ptr %371, align 8
+  %.not.i.i.i17.i.i.epil = icmp eq ptr %375, null
   br i1 %.not.i.i.i17.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %and.lhs.true.i.i.i18.i.i.epil
 
 and.lhs.true.i.i.i18.i.i.epil:                    ; preds = %and.lhs.true2.i.i.i.i.i.epil
-  %382 = getelementptr i8, ptr %381, i64 328
-  %.val.i.i.i.i.i.i.epil = load ptr, ptr %382, align 8
+  %376 = getelementptr i8, ptr %375, i64 328
+  %.val.i.i.i.i.i.i.epil = load ptr, ptr %376, align 8
   %.not.i.i.i.i19.i.i.epil = icmp eq ptr %.val.i.i.i.i.i.i.epil, null
   br i1 %.not.i.i.i.i19.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil":     ; preds = %and.lhs.true.i.i.i18.i.i.epil
-  %383 = getelementptr i8, ptr %381, i64 348
-  %384 = load i32, ptr %383, align 4
-  %385 = getelementptr i8, ptr %381, i64 24
-  %.val3.i.i.i.i.i.i.epil = load i64, ptr %385, align 8
-  %386 = getelementptr i8, ptr %381, i64 40
-  %.val4.i.i.i.i.i.i.epil = load i32, ptr %386, align 4
-  %387 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
-  %388 = sub i32 %387, %.val4.i.i.i.i.i.i.epil
-  %389 = icmp sle i32 %384, %388
-  %cond.fr.i.i.i.i.i.epil = freeze i1 %389
-  %390 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
-  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %390
+  %377 = getelementptr i8, ptr %375, i64 348
+  %378 = load i32, ptr %377, align 4
+  %379 = getelementptr i8, ptr %375, i64 24
+  %.val3.i.i.i.i.i.i.epil = load i64, ptr %379, align 8
+  %380 = getelementptr i8, ptr %375, i64 40
+  %.val4.i.i.i.i.i.i.epil = load i32, ptr %380, align 4
+  %381 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
+  %382 = sub i32 %381, %.val4.i.i.i.i.i.i.epil
+  %383 = icmp sle i32 %378, %382
+  %cond.fr.i.i.i.i.i.epil = freeze i1 %383
+  %384 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
+  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %384
   br label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i":      ; preds = %forbody.i.i.i.i.i.epil, %and.lhs.true2.i.i.i.i.i.epil, %and.lhs.true.i.i.i18.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil", %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
   %count.1.i.i.i.i.i.lcssa = phi i32 [ %count.1.i.i.i.i.i.lcssa.ph, %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa" ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true2.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %forbody.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true.i.i.i18.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil" ]
-  %391 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
-  br i1 %391, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i13.i
+  %385 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
+  br i1 %385, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i12.i
 
-merge1.i.i.i13.i:                                 ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i"
-  %392 = load i64, ptr %44, align 8
-  %393 = icmp eq i64 %392, 0
-  br i1 %393, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
+merge1.i.i.i12.i:                                 ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i"
+  %386 = load i64, ptr %44, align 8
+  %387 = icmp eq i64 %386, 0
+  br i1 %387, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
 
 then.i.i.i16.i.i:                                 ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i", %forbody.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i
-  %394 = load i64, ptr %49, align 8
-  %395 = load i64, ptr %34, align 8
-  %396 = add i64 %395, %394
-  %397 = call i64 @llvm.smax.i64(i64 %396, i64 %342)
-  %398 = sdiv i64 %395, 4
-  %399 = add i64 %397, %398
-  store i64 %399, ptr %44, align 8
+  %388 = load i64, ptr %49, align 8
+  %389 = load i64, ptr %34, align 8
+  %390 = add i64 %389, %388
+  %391 = call i64 @llvm.smax.i64(i64 %390, i64 %336)
+  %392 = sdiv i64 %389, 4
+  %393 = add i64 %391, %392
+  store i64 %393, ptr %44, align 8
   br label %"$Loop.waits_for_masks.exit.i.i.i"
 
-and.lhs.true.i15.i.i.i.i:                         ; preds = %merge1.i.i.i13.i
-  %400 = load i64, ptr %30, align 8
-  %401 = icmp sgt i64 %400, 0
-  br i1 %401, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
+and.lhs.true.i15.i.i.i.i:                         ; preds = %merge1.i.i.i12.i
+  %394 = load i64, ptr %30, align 8
+  %395 = icmp sgt i64 %394, 0
+  br i1 %395, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.lhs.true.i15.i.i.i.i
-  %402 = load i64, ptr %45, align 8
-  %403 = icmp sgt i64 %402, 0
-  br i1 %403, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
+  %396 = load i64, ptr %45, align 8
+  %397 = icmp sgt i64 %396, 0
+  br i1 %397, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.i.i.i, %and.lhs.true.i15.i.i.i.i
-  %404 = load i64, ptr %46, align 8
-  %405 = icmp sgt i64 %404, 0
-  br i1 %405, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
+  %398 = load i64, ptr %46, align 8
+  %399 = icmp sgt i64 %398, 0
+  br i1 %399, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %406 = load ptr, ptr %47, align 8
+  %400 = load ptr, ptr %47, align 8
   br label %forbody.i.i.i.i.i.i
 
 forcond.i.i.i.i.i.i:                              ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
-  %407 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %407, %404
+  %401 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %401, %398
   br i1 %exitcond.not.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i", label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
-  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %407, %forcond.i.i.i.i.i.i ]
-  %408 = getelementptr ptr, ptr %406, i64 %i.011.i.i.i.i.i.i
-  %409 = load ptr, ptr %408, align 8
-  %410 = getelementptr i8, ptr %409, i64 328
-  %.val.i.i.i.i.i15.i.i = load ptr, ptr %410, align 8
+  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %401, %forcond.i.i.i.i.i.i ]
+  %402 = getelementptr ptr, ptr %400, i64 %i.011.i.i.i.i.i.i
+  %403 = load ptr, ptr %402, align 8
+  %404 = getelementptr i8, ptr %403, i64 328
+  %.val.i.i.i.i.i15.i.i = load ptr, ptr %404, align 8
   %.not.i.i.i.i.i.i.i = icmp eq ptr %.val.i.i.i.i.i15.i.i, null
   br i1 %.not.i.i.i.i.i.i.i, label %then.i.i.i16.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.i":        ; preds = %forbody.i.i.i.i.i.i
-  %411 = getelementptr i8, ptr %409, i64 348
-  %412 = load i32, ptr %411, align 4
-  %413 = getelementptr i8, ptr %409, i64 24
-  %.val3.i.i.i.i.i.i.i = load i64, ptr %413, align 8
-  %414 = getelementptr i8, ptr %409, i64 40
-  %.val4.i.i.i.i.i.i.i = load i32, ptr %414, align 4
-  %415 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
-  %416 = sub i32 %415, %.val4.i.i.i.i.i.i.i
-  %.not.i.i16.i.i.i.i = icmp sgt i32 %412, %416
+  %405 = getelementptr i8, ptr %403, i64 348
+  %406 = load i32, ptr %405, align 4
+  %407 = getelementptr i8, ptr %403, i64 24
+  %.val3.i.i.i.i.i.i.i = load i64, ptr %407, align 8
+  %408 = getelementptr i8, ptr %403, i64 40
+  %.val4.i.i.i.i.i.i.i = load i32, ptr %408, align 4
+  %409 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
+  %410 = sub i32 %409, %.val4.i.i.i.i.i.i.i
+  %.not.i.i16.i.i.i.i = icmp sgt i32 %406, %410
   br i1 %.not.i.i16.i.i.i.i, label %then.i.i.i16.i.i, label %forcond.i.i.i.i.i.i
 
 "$Loop.waits_for_masks.exit.thread.i.i.i":        ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i", %merge.i.i13.i.i
@@ -51487,31 +51525,31 @@ forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i
   store i8 0, ptr %12, align 1
   br label %"$Loop.iterate.exit.i"
 
-"$Loop.waits_for_masks.exit.i.i.i":               ; preds = %then.i.i.i16.i.i, %merge1.i.i.i13.i
-  %417 = phi i64 [ %392, %merge1.i.i.i13.i ], [ %399, %then.i.i.i16.i.i ]
-  %418 = icmp sgt i64 %417, 0
-  %419 = icmp sge i64 %342, %417
-  %narrow.i.i.i.i = select i1 %418, i1 %419, i1 false
-  %420 = zext i1 %narrow.i.i.i.i to i8
-  store i8 %420, ptr %48, align 1
-  store i8 %420, ptr %12, align 1
+"$Loop.waits_for_masks.exit.i.i.i":               ; preds = %then.i.i.i16.i.i, %merge1.i.i.i12.i
+  %411 = phi i64 [ %386, %merge1.i.i.i12.i ], [ %393, %then.i.i.i16.i.i ]
+  %412 = icmp sgt i64 %411, 0
+  %413 = icmp sge i64 %336, %411
+  %narrow.i.i.i.i = select i1 %412, i1 %413, i1 false
+  %414 = zext i1 %narrow.i.i.i.i to i8
+  store i8 %414, ptr %48, align 1
+  store i8 %414, ptr %12, align 1
   br i1 %narrow.i.i.i.i, label %merge.i12.i.i, label %"$Loop.iterate.exit.i"
 
 merge.i12.i.i:                                    ; preds = %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread.i.i.i"
   call fastcc void @"$Loop.sample"(ptr nonnull %0)
-  %421 = load i8, ptr %50, align 1
-  %422 = trunc i8 %421 to i1
-  br i1 %422, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
+  %415 = load i8, ptr %50, align 1
+  %416 = trunc i8 %415 to i1
+  br i1 %416, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
 
 or.lhs.false.i.i.i.i:                             ; preds = %merge.i12.i.i
-  %423 = load i8, ptr %51, align 1
-  %424 = trunc i8 %423 to i1
-  br i1 %424, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
+  %417 = load i8, ptr %51, align 1
+  %418 = trunc i8 %417 to i1
+  br i1 %418, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
 
 "$Loop.lands_at_once.exit.i.i.i":                 ; preds = %or.lhs.false.i.i.i.i
-  %425 = load ptr, ptr %52, align 8
-  %.not.i.i12.i = icmp eq ptr %425, null
-  br i1 %.not.i.i12.i, label %else3.i.i.i, label %then2.i.i.i
+  %419 = load ptr, ptr %52, align 8
+  %.not.i.i11.i = icmp eq ptr %419, null
+  br i1 %.not.i.i11.i, label %else3.i.i.i, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %"$Loop.lands_at_once.exit.i.i.i", %or.lhs.false.i.i.i.i, %merge.i12.i.i
   call fastcc void @"$Loop.land"(ptr nonnull %0)
@@ -51528,56 +51566,56 @@ else3.i.i:                                        ; preds = %"$Loop.take_orders.
 "$Loop.iterate.exit.i":                           ; preds = %else3.i.i, %else3.i.i.i, %then2.i.i.i, %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread11.i.i.i"
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %426 = call i32 @pthread_mutex_lock(ptr %20)
-  %427 = load i64, ptr %22, align 8
-  %428 = add i64 %427, 1
-  store i64 %428, ptr %22, align 8
-  %429 = call i32 @pthread_cond_broadcast(ptr %23)
-  %430 = call i32 @pthread_mutex_unlock(ptr %20)
+  %420 = call i32 @pthread_mutex_lock(ptr %20)
+  %421 = load i64, ptr %22, align 8
+  %422 = add i64 %421, 1
+  store i64 %422, ptr %22, align 8
+  %423 = call i32 @pthread_cond_broadcast(ptr %23)
+  %424 = call i32 @pthread_mutex_unlock(ptr %20)
   br label %condition.i
 
 merge.i:                                          ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %merge.i, %whilebody.i.i.i
-  %431 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
-  %432 = load i64, ptr %22, align 8
-  %.not.i.i19.i = icmp eq i64 %432, %184
-  br i1 %.not.i.i19.i, label %"$Loop.run.exit", label %whilebody.i.i.i
+  %425 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
+  %426 = load i64, ptr %22, align 8
+  %.not.i.i18.i = icmp eq i64 %426, %178
+  br i1 %.not.i.i18.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 "$Loop.run.exit":                                 ; preds = %whilebody.i.i.i, %merge.i
-  %433 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
+  %427 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
   call fastcc void @"$Loop.land"(ptr nonnull %0)
-  %434 = call i32 @pthread_mutex_lock(ptr %20)
-  %435 = load i64, ptr %22, align 8
-  %436 = add i64 %435, 1
-  store i64 %436, ptr %22, align 8
-  %437 = call i32 @pthread_cond_broadcast(ptr %23)
-  %438 = call i32 @pthread_mutex_unlock(ptr %20)
+  %428 = call i32 @pthread_mutex_lock(ptr %20)
+  %429 = load i64, ptr %22, align 8
+  %430 = add i64 %429, 1
+  store i64 %430, ptr %22, align 8
+  %431 = call i32 @pthread_cond_broadcast(ptr %23)
+  %432 = call i32 @pthread_mutex_unlock(ptr %20)
   ret ptr null
 }
 
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.expire"(ptr nocapture %0, i64 %1) unnamed_addr #3 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1200
+  %2 = getelementptr i8, ptr %0, i64 1208
   store i64 %1, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 1196
+  %3 = getelementptr i8, ptr %0, i64 1204
   %4 = load i32, ptr %3, align 4
   %5 = icmp sgt i32 %4, 0
   br i1 %5, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 896
-  %7 = getelementptr i8, ptr %0, i64 904
+  %6 = getelementptr i8, ptr %0, i64 904
+  %7 = getelementptr i8, ptr %0, i64 912
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %"$Scheduler.expire_list.exit"
 
 whilebody.lr.ph.i:                                ; preds = %then
-  %10 = getelementptr i8, ptr %0, i64 968
-  %11 = getelementptr i8, ptr %0, i64 976
-  %12 = getelementptr i8, ptr %0, i64 1264
+  %10 = getelementptr i8, ptr %0, i64 976
+  %11 = getelementptr i8, ptr %0, i64 984
+  %12 = getelementptr i8, ptr %0, i64 1272
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %merge1.i, %whilebody.lr.ph.i
@@ -51649,16 +51687,16 @@ and.lhs.true.i:                                   ; preds = %whilebody.i
   br i1 %.not.i, label %else.i, label %then.i
 
 "$Scheduler.expire_list.exit":                    ; preds = %merge1.i, %then
-  %47 = getelementptr i8, ptr %0, i64 872
-  %48 = getelementptr i8, ptr %0, i64 880
+  %47 = getelementptr i8, ptr %0, i64 880
+  %48 = getelementptr i8, ptr %0, i64 888
   %49 = load i64, ptr %48, align 8
   %50 = icmp sgt i64 %49, 0
   br i1 %50, label %whilebody.lr.ph.i6, label %merge
 
 whilebody.lr.ph.i6:                               ; preds = %"$Scheduler.expire_list.exit"
-  %51 = getelementptr i8, ptr %0, i64 968
-  %52 = getelementptr i8, ptr %0, i64 976
-  %53 = getelementptr i8, ptr %0, i64 1264
+  %51 = getelementptr i8, ptr %0, i64 976
+  %52 = getelementptr i8, ptr %0, i64 984
+  %53 = getelementptr i8, ptr %0, i64 1272
   br label %whilebody.i7
 
 whilebody.i7:                                     ; preds = %merge1.i10, %whilebody.lr.ph.i6
@@ -51742,10 +51780,10 @@ entry:
   %message.i.i = alloca %4, align 8
   %time.i7.i = alloca %6, align 8
   %time.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 712
-  %2 = getelementptr i8, ptr %0, i64 1952
+  %1 = getelementptr i8, ptr %0, i64 720
+  %2 = getelementptr i8, ptr %0, i64 1968
   %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 1832
+  %4 = getelementptr i8, ptr %0, i64 1848
   %.val = load i64, ptr %4, align 8
   %5 = icmp sgt i64 %.val, 0
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i)
@@ -51759,7 +51797,7 @@ entry:
   call fastcc void @"$Scheduler.expire"(ptr %1, i64 %11)
   %.val.i.i = load i64, ptr %4, align 8
   %12 = icmp sgt i64 %.val.i.i, 0
-  %13 = getelementptr i8, ptr %0, i64 1616
+  %13 = getelementptr i8, ptr %0, i64 1632
   %14 = load i64, ptr %13, align 8
   br i1 %12, label %and.lhs.true.i.i, label %merge.i.i
 
@@ -51768,9 +51806,9 @@ and.lhs.true.i.i:                                 ; preds = %entry
   br i1 %15, label %forbody.lr.ph.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %and.lhs.true.i.i
-  %16 = getelementptr i8, ptr %0, i64 1608
+  %16 = getelementptr i8, ptr %0, i64 1624
   %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 716
+  %18 = getelementptr i8, ptr %0, i64 724
   %.val.i.i.i = load i32, ptr %18, align 4
   %19 = add i32 %.val.i.i.i, -1
   br label %forbody.i.i.i
@@ -51851,9 +51889,9 @@ merge.i.i.i.i:                                    ; preds = %"$Sequence.sits_out
 
 "$Scheduler.can_plan_ahead.exit.i.i":             ; preds = %"$Sequence.next_length.exit.i.i.i", %and.lhs.true.i.i
   %missing.0.lcssa.i.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %spec.select.i.i.i, %"$Sequence.next_length.exit.i.i.i" ]
-  %58 = getelementptr i8, ptr %0, i64 1372
+  %58 = getelementptr i8, ptr %0, i64 1388
   %.val9.i.i.i = load i32, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 1380
+  %59 = getelementptr i8, ptr %0, i64 1396
   %.val10.i.i.i = load i32, ptr %59, align 4
   %60 = add i32 %.val10.i.i.i, %.val9.i.i.i
   %61 = sext i32 %60 to i64
@@ -51866,22 +51904,22 @@ merge.i.i:                                        ; preds = %"$Scheduler.can_pla
   br i1 %63, label %whilebody.lr.ph.i.i.i, label %"$Scheduler.prepare_running.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i.i
-  %64 = getelementptr i8, ptr %0, i64 1608
-  %65 = getelementptr i8, ptr %0, i64 716
-  %66 = getelementptr i8, ptr %0, i64 1360
-  %67 = getelementptr i8, ptr %0, i64 1372
-  %68 = getelementptr i8, ptr %0, i64 1380
-  %69 = getelementptr i8, ptr %0, i64 1440
-  %70 = getelementptr i8, ptr %0, i64 1424
-  %71 = getelementptr i8, ptr %0, i64 1376
-  %72 = getelementptr i8, ptr %0, i64 1576
-  %73 = getelementptr i8, ptr %0, i64 1896
-  %74 = getelementptr i8, ptr %0, i64 1900
-  %75 = getelementptr i8, ptr %0, i64 1392
-  %76 = getelementptr i8, ptr %0, i64 1388
-  %77 = getelementptr i8, ptr %0, i64 1384
-  %78 = getelementptr i8, ptr %0, i64 1448
-  %79 = getelementptr i8, ptr %0, i64 1416
+  %64 = getelementptr i8, ptr %0, i64 1624
+  %65 = getelementptr i8, ptr %0, i64 724
+  %66 = getelementptr i8, ptr %0, i64 1376
+  %67 = getelementptr i8, ptr %0, i64 1388
+  %68 = getelementptr i8, ptr %0, i64 1396
+  %69 = getelementptr i8, ptr %0, i64 1456
+  %70 = getelementptr i8, ptr %0, i64 1440
+  %71 = getelementptr i8, ptr %0, i64 1392
+  %72 = getelementptr i8, ptr %0, i64 1592
+  %73 = getelementptr i8, ptr %0, i64 1912
+  %74 = getelementptr i8, ptr %0, i64 1916
+  %75 = getelementptr i8, ptr %0, i64 1408
+  %76 = getelementptr i8, ptr %0, i64 1404
+  %77 = getelementptr i8, ptr %0, i64 1400
+  %78 = getelementptr i8, ptr %0, i64 1464
+  %79 = getelementptr i8, ptr %0, i64 1432
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i", %whilebody.lr.ph.i.i.i
@@ -52138,7 +52176,7 @@ merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.prepare
   %206 = phi i64 [ %204, %merge.loopexit.i.i.i ], [ %14, %merge.i.i ]
   %207 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %62, %merge.i.i ]
   %208 = icmp sgt i64 %207, %62
-  %209 = getelementptr i8, ptr %0, i64 744
+  %209 = getelementptr i8, ptr %0, i64 752
   %.val23.i.i.i = load i64, ptr %209, align 8
   %210 = icmp sgt i64 %.val23.i.i.i, 0
   br i1 %210, label %merge.i.i.i, label %"$Scheduler.open_budget.exit.thread.i.i"
@@ -52148,7 +52186,7 @@ merge.i.i.i:                                      ; preds = %"$Scheduler.prepare
   br i1 %211, label %forbody.lr.ph.i19.i.i, label %"$Scheduler.open_budget.exit.i.i"
 
 forbody.lr.ph.i19.i.i:                            ; preds = %merge.i.i.i
-  %212 = getelementptr i8, ptr %0, i64 1608
+  %212 = getelementptr i8, ptr %0, i64 1624
   %213 = load ptr, ptr %212, align 8
   br label %forbody.i20.i.i
 
@@ -52228,20 +52266,20 @@ merge1.i.i.i:                                     ; preds = %merge2.i.i.i
   br i1 %246, label %"$Scheduler.open_budget.exit.i.i", label %or.lhs.false.i.i.i25.i.i
 
 or.lhs.false.i.i.i25.i.i:                         ; preds = %merge1.i.i.i
-  %247 = getelementptr i8, ptr %0, i64 760
+  %247 = getelementptr i8, ptr %0, i64 776
   %248 = load i32, ptr %247, align 4
   %249 = icmp eq i32 %248, 0
   br i1 %249, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i25.i.i
-  %250 = getelementptr i8, ptr %0, i64 764
+  %250 = getelementptr i8, ptr %0, i64 780
   %251 = load i32, ptr %250, align 4
   %252 = sext i32 %251 to i64
   %.not.i.i.i26.i.i = icmp slt i32 %251, %rows.1.i.i.i
   br i1 %.not.i.i.i26.i.i, label %else2.i.i.i.i.i, label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %253 = getelementptr i8, ptr %0, i64 960
+  %253 = getelementptr i8, ptr %0, i64 976
   %254 = load i64, ptr %253, align 8
   br label %"$Scheduler.open_budget.exit.i.i"
 
@@ -52250,7 +52288,7 @@ else2.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
   br i1 %255, label %then4.i.i.i.i.i, label %merge.i.i.i27.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else2.i.i.i.i.i
-  %256 = getelementptr i8, ptr %0, i64 960
+  %256 = getelementptr i8, ptr %0, i64 976
   %257 = load i64, ptr %256, align 8
   %258 = mul i64 %257, %245
   %259 = sdiv i64 %258, %252
@@ -52296,7 +52334,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %276 = sub i32 %275, %269
   %277 = sitofp i32 %276 to double
   %278 = fdiv double %272, %277
-  %279 = getelementptr i8, ptr %0, i64 960
+  %279 = getelementptr i8, ptr %0, i64 976
   %280 = getelementptr i64, ptr %279, i64 %267
   %281 = load i64, ptr %280, align 8
   %282 = getelementptr i64, ptr %279, i64 %273
@@ -52312,18 +52350,18 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %context.0.lcssa38.i.i.i = phi i64 [ %context.1.i.i.i, %then1.i.i.i.i.i ], [ %context.1.i.i.i, %then4.i.i.i.i.i ], [ %context.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %context.1.i.i.i, %or.lhs.false.i.i.i25.i.i ], [ %context.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
   %289 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i.i25.i.i ], [ %rows.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
   %common.ret.op.i.i.i18.i.i = phi i64 [ %254, %then1.i.i.i.i.i ], [ %259, %then4.i.i.i.i.i ], [ %288, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i25.i.i ], [ 0, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
-  %290 = getelementptr i8, ptr %0, i64 1344
+  %290 = getelementptr i8, ptr %0, i64 1360
   %291 = load double, ptr %290, align 8
   %292 = sitofp i64 %context.0.lcssa38.i.i.i to double
   %293 = fmul double %291, %292
   %294 = fptosi double %293 to i64
   %295 = add i64 %common.ret.op.i.i.i18.i.i, %294
-  %296 = getelementptr i8, ptr %0, i64 1352
+  %296 = getelementptr i8, ptr %0, i64 1368
   %.val.i26.i.i.i = load double, ptr %296, align 8
   %297 = fmul double %.val.i26.i.i.i, 0.000000e+00
   %298 = fptosi double %297 to i64
   %299 = add i64 %295, %298
-  %300 = getelementptr i8, ptr %0, i64 752
+  %300 = getelementptr i8, ptr %0, i64 760
   %.val25.i.i.i = load double, ptr %300, align 8
   %301 = sitofp i64 %.val23.i.i.i to double
   %302 = fdiv double %301, %.val25.i.i.i
@@ -52331,13 +52369,13 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %304 = sdiv i64 %303, 4
   %305 = add i64 %299, %304
   %306 = call i64 @llvm.smax.i64(i64 %303, i64 %305)
-  %307 = getelementptr i8, ptr %0, i64 1856
+  %307 = getelementptr i8, ptr %0, i64 1872
   store i32 %289, ptr %307, align 8
-  %.sroa.220.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1864
+  %.sroa.220.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1880
   store i64 %context.0.lcssa38.i.i.i, ptr %.sroa.220.0..sroa_idx.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1872
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1888
   store i64 %306, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  %.sroa.421.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1880
+  %.sroa.421.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1896
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.421.0..sroa_idx.i.i.i, i8 0, i64 16, i1 false)
   br i1 %208, label %merge1.i.i, label %then2.i.i
 
@@ -52345,14 +52383,14 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   br i1 %208, label %merge1.i.i, label %then2.thread.i.i
 
 then2.thread.i.i:                                 ; preds = %"$Scheduler.open_budget.exit.thread.i.i"
-  %308 = getelementptr i8, ptr %0, i64 1576
+  %308 = getelementptr i8, ptr %0, i64 1592
   %309 = load ptr, ptr %308, align 8
   %310 = getelementptr i8, ptr %309, i64 44
   %311 = load i32, ptr %310, align 4
   br label %"$Scheduler.most_step_tokens.exit.i.i.i"
 
 then2.i.i:                                        ; preds = %"$Scheduler.open_budget.exit.i.i"
-  %312 = getelementptr i8, ptr %0, i64 1576
+  %312 = getelementptr i8, ptr %0, i64 1592
   %313 = load ptr, ptr %312, align 8
   %314 = getelementptr i8, ptr %313, i64 44
   %315 = load i32, ptr %314, align 4
@@ -52377,7 +52415,7 @@ whilebody.i.i.i60.i.i:                            ; preds = %condition.preheader
 
 merge1.i.i.i58.i.i:                               ; preds = %whilebody.i.i.i60.i.i, %condition.preheader.i.i.i.i.i
   %fitting.0.lcssa.i.i.i.i.i = phi i32 [ 0, %condition.preheader.i.i.i.i.i ], [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i60.i.i ]
-  %323 = getelementptr i8, ptr %0, i64 716
+  %323 = getelementptr i8, ptr %0, i64 724
   %324 = load i32, ptr %323, align 4
   %325 = srem i32 %fitting.0.lcssa.i.i.i.i.i, %324
   %326 = sub nsw i32 %fitting.0.lcssa.i.i.i.i.i, %325
@@ -52401,9 +52439,9 @@ then6.i.i.i.i.i:                                  ; preds = %merge1.i.i.i58.i.i
   br i1 %332, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$Scheduler.most_step_tokens.exit.i.i.i"
-  %333 = getelementptr i8, ptr %0, i64 1608
+  %333 = getelementptr i8, ptr %0, i64 1624
   %334 = load ptr, ptr %333, align 8
-  %335 = getelementptr i8, ptr %0, i64 728
+  %335 = getelementptr i8, ptr %0, i64 736
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %forbody.lr.ph.i.i.i.i
@@ -52464,42 +52502,42 @@ then5.i.i.i.i.i:                                  ; preds = %merge.i.i.i52.i.i
 
 "$Scheduler.planned_tokens.exit.i.i.i":           ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %"$Scheduler.most_step_tokens.exit.i.i.i"
   %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %357, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %359 = getelementptr i8, ptr %0, i64 1584
-  %360 = getelementptr i8, ptr %0, i64 1592
+  %359 = getelementptr i8, ptr %0, i64 1600
+  %360 = getelementptr i8, ptr %0, i64 1608
   %361 = load i64, ptr %360, align 8
   %362 = icmp sgt i64 %361, 0
   br i1 %362, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
 
 and.lhs.true1.lr.ph.i.i.i:                        ; preds = %"$Scheduler.planned_tokens.exit.i.i.i"
   %363 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i33.i.i)
-  %364 = getelementptr i8, ptr %0, i64 1784
-  %365 = getelementptr i8, ptr %0, i64 1360
-  %366 = getelementptr i8, ptr %0, i64 1408
-  %367 = getelementptr i8, ptr %0, i64 736
-  %368 = getelementptr i8, ptr %0, i64 716
-  %369 = getelementptr i8, ptr %0, i64 1424
-  %370 = getelementptr i8, ptr %0, i64 1368
-  %371 = getelementptr i8, ptr %0, i64 1400
-  %372 = getelementptr i8, ptr %0, i64 1384
-  %373 = getelementptr i8, ptr %0, i64 1448
-  %374 = getelementptr i8, ptr %0, i64 1432
-  %375 = getelementptr i8, ptr %0, i64 1372
-  %376 = getelementptr i8, ptr %0, i64 1380
-  %377 = getelementptr i8, ptr %0, i64 1776
-  %378 = getelementptr i8, ptr %0, i64 1904
-  %379 = getelementptr i8, ptr %0, i64 1728
-  %380 = getelementptr i8, ptr %0, i64 1736
-  %381 = getelementptr i8, ptr %0, i64 1752
-  %382 = getelementptr i8, ptr %0, i64 1760
-  %383 = getelementptr i8, ptr %0, i64 1608
-  %384 = getelementptr i8, ptr %0, i64 1388
-  %385 = getelementptr i8, ptr %0, i64 1392
-  %386 = getelementptr i8, ptr %0, i64 1376
-  %387 = getelementptr i8, ptr %0, i64 1896
-  %388 = getelementptr i8, ptr %0, i64 1900
-  %389 = getelementptr i8, ptr %0, i64 1944
-  %390 = getelementptr i8, ptr %0, i64 1440
-  %391 = getelementptr i8, ptr %0, i64 728
+  %364 = getelementptr i8, ptr %0, i64 1800
+  %365 = getelementptr i8, ptr %0, i64 1376
+  %366 = getelementptr i8, ptr %0, i64 1424
+  %367 = getelementptr i8, ptr %0, i64 744
+  %368 = getelementptr i8, ptr %0, i64 724
+  %369 = getelementptr i8, ptr %0, i64 1440
+  %370 = getelementptr i8, ptr %0, i64 1384
+  %371 = getelementptr i8, ptr %0, i64 1416
+  %372 = getelementptr i8, ptr %0, i64 1400
+  %373 = getelementptr i8, ptr %0, i64 1464
+  %374 = getelementptr i8, ptr %0, i64 1448
+  %375 = getelementptr i8, ptr %0, i64 1388
+  %376 = getelementptr i8, ptr %0, i64 1396
+  %377 = getelementptr i8, ptr %0, i64 1792
+  %378 = getelementptr i8, ptr %0, i64 1920
+  %379 = getelementptr i8, ptr %0, i64 1744
+  %380 = getelementptr i8, ptr %0, i64 1752
+  %381 = getelementptr i8, ptr %0, i64 1768
+  %382 = getelementptr i8, ptr %0, i64 1776
+  %383 = getelementptr i8, ptr %0, i64 1624
+  %384 = getelementptr i8, ptr %0, i64 1404
+  %385 = getelementptr i8, ptr %0, i64 1408
+  %386 = getelementptr i8, ptr %0, i64 1392
+  %387 = getelementptr i8, ptr %0, i64 1912
+  %388 = getelementptr i8, ptr %0, i64 1916
+  %389 = getelementptr i8, ptr %0, i64 1960
+  %390 = getelementptr i8, ptr %0, i64 1456
+  %391 = getelementptr i8, ptr %0, i64 736
   br label %and.lhs.true1.i.i.i
 
 whilebody.i34.i.i:                                ; preds = %and.lhs.true1.i.i.i
@@ -53288,7 +53326,7 @@ then5.i.i.i.i:                                    ; preds = %merge.i31.i.i.i
   br i1 %766, label %and.lhs.true1.i.i.i, label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i34.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
-  %767 = getelementptr i8, ptr %0, i64 1576
+  %767 = getelementptr i8, ptr %0, i64 1592
   %768 = load ptr, ptr %767, align 8
   %769 = getelementptr i8, ptr %768, i64 344
   store ptr null, ptr %769, align 8
@@ -53299,16 +53337,16 @@ merge1.i.i:                                       ; preds = %"$Scheduler.chunk_o
   %772 = getelementptr i8, ptr %768, i64 248
   %773 = load ptr, ptr %772, align 8
   store i32 0, ptr %773, align 4
-  %774 = getelementptr i8, ptr %0, i64 1800
-  %775 = getelementptr i8, ptr %0, i64 1808
+  %774 = getelementptr i8, ptr %0, i64 1816
+  %775 = getelementptr i8, ptr %0, i64 1824
   store i64 0, ptr %775, align 8
-  %776 = getelementptr i8, ptr %0, i64 1608
+  %776 = getelementptr i8, ptr %0, i64 1624
   %777 = load i64, ptr %13, align 8
   %778 = icmp sgt i64 %777, 0
   br i1 %778, label %forbody.lr.ph.i.i61.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i.i61.i.i:                          ; preds = %merge1.i.i
-  %779 = getelementptr i8, ptr %0, i64 716
+  %779 = getelementptr i8, ptr %0, i64 724
   br label %forbody.i.i62.i.i
 
 forbody.i.i62.i.i:                                ; preds = %merge1.i.i68.i.i, %forbody.lr.ph.i.i61.i.i
@@ -53554,12 +53592,12 @@ and.lhs.true2.i.i.i.i:                            ; preds = %"$Scheduler.wants_d
 
 "$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i68.i.i
   %.pr.i.i.i = load i64, ptr %13, align 8
-  %928 = getelementptr i8, ptr %0, i64 1880
+  %928 = getelementptr i8, ptr %0, i64 1896
   %929 = icmp sgt i64 %.pr.i.i.i, 0
   br i1 %929, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %930 = getelementptr i8, ptr %0, i64 728
+  %930 = getelementptr i8, ptr %0, i64 736
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i9.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -53945,9 +53983,9 @@ merge1.i9.i.i.i:                                  ; preds = %"$Scheduler.push_se
   br i1 %exitcond.not.i10.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i9.i.i.i, %"$Scheduler.piece_of.exit.i.i74.i.i", %and.lhs.true.i.i14.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1152 = getelementptr i8, ptr %0, i64 1896
+  %1152 = getelementptr i8, ptr %0, i64 1912
   %1153 = load i32, ptr %1152, align 4
-  %1154 = getelementptr i8, ptr %0, i64 1900
+  %1154 = getelementptr i8, ptr %0, i64 1916
   %1155 = load i32, ptr %1154, align 4
   %1156 = icmp slt i32 %1153, %1155
   %.pre136.i.i = load ptr, ptr %767, align 8
@@ -53980,9 +54018,9 @@ then.i20.i.i.i:                                   ; preds = %"$Scheduler.write_p
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
   %1169 = sub i64 %1168, %11
   %1170 = add i64 %1169, %1166
-  %1171 = getelementptr i8, ptr %0, i64 3984
+  %1171 = getelementptr i8, ptr %0, i64 4000
   store i64 %1170, ptr %1171, align 8
-  %1172 = getelementptr i8, ptr %0, i64 3912
+  %1172 = getelementptr i8, ptr %0, i64 3928
   %1173 = load i64, ptr %1172, align 8
   %1174 = add i64 %1173, %1170
   store i64 %1174, ptr %1172, align 8
@@ -53997,7 +54035,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
   %1178 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1177, %or.rhs ]
-  %1179 = getelementptr i8, ptr %0, i64 2586
+  %1179 = getelementptr i8, ptr %0, i64 2602
   store i8 %1178, ptr %1179, align 1
   %1180 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
   %1181 = icmp eq i32 %1180, 0
@@ -54007,16 +54045,16 @@ or.end:                                           ; preds = %"$Loop.plan.exit", 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1183 = getelementptr i8, ptr %0, i64 1984
-  %1184 = getelementptr i8, ptr %0, i64 2328
+  %1183 = getelementptr i8, ptr %0, i64 2000
+  %1184 = getelementptr i8, ptr %0, i64 2344
   store ptr null, ptr %1184, align 8
-  %1185 = getelementptr i8, ptr %0, i64 1808
+  %1185 = getelementptr i8, ptr %0, i64 1824
   %1186 = load i64, ptr %1185, align 8
   %1187 = icmp sgt i64 %1186, 0
   br i1 %1187, label %forbody.lr.ph.i.i.i.i23, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i23:                          ; preds = %then.i
-  %1188 = getelementptr i8, ptr %0, i64 1800
+  %1188 = getelementptr i8, ptr %0, i64 1816
   %1189 = load ptr, ptr %1188, align 8
   br label %forbody.i.i.i.i24
 
@@ -54053,7 +54091,7 @@ merge1.i.i.i.i25:                                 ; preds = %and.lhs.true.i.i.i.
   br i1 %.lcssa.i.i.i.i, label %then.i.i.i, label %merge.i.i.i9
 
 then.i.i.i:                                       ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1202 = getelementptr i8, ptr %0, i64 3760
+  %1202 = getelementptr i8, ptr %0, i64 3776
   %1203 = load ptr, ptr %1202, align 8
   store ptr %1203, ptr %1184, align 8
   br label %merge.i.i.i9
@@ -54077,11 +54115,11 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Sche
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
   %1214 = sub i64 %1213, %1207
   %1215 = add i64 %1214, %reass.mul.i.i.i
-  %1216 = getelementptr i8, ptr %0, i64 3904
+  %1216 = getelementptr i8, ptr %0, i64 3920
   %1217 = load i64, ptr %1216, align 8
   %1218 = add i64 %1217, %1215
   store i64 %1218, ptr %1216, align 8
-  %1219 = getelementptr i8, ptr %0, i64 3920
+  %1219 = getelementptr i8, ptr %0, i64 3936
   %1220 = load i64, ptr %1219, align 8
   %1221 = add i64 %1220, %1215
   store i64 %1221, ptr %1219, align 8
@@ -54089,58 +54127,58 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Sche
   br i1 %1222, label %then2.i.i.i, label %and.lhs.true.i.i10
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1223 = getelementptr i8, ptr %0, i64 724
+  %1223 = getelementptr i8, ptr %0, i64 732
   %1224 = load i32, ptr %1223, align 4
-  %1225 = getelementptr i8, ptr %0, i64 1896
+  %1225 = getelementptr i8, ptr %0, i64 1912
   store i32 %1224, ptr %1225, align 4
-  %1226 = getelementptr i8, ptr %0, i64 1900
+  %1226 = getelementptr i8, ptr %0, i64 1916
   store i32 0, ptr %1226, align 4
-  %1227 = getelementptr i8, ptr %0, i64 4024
+  %1227 = getelementptr i8, ptr %0, i64 4040
   %1228 = load <2 x i32>, ptr %1183, align 4
   store <2 x i32> %1228, ptr %1227, align 4
-  %1229 = getelementptr i8, ptr %0, i64 2004
+  %1229 = getelementptr i8, ptr %0, i64 2020
   %1230 = load i32, ptr %1229, align 4
-  %1231 = getelementptr i8, ptr %0, i64 4032
+  %1231 = getelementptr i8, ptr %0, i64 4048
   store i32 %1230, ptr %1231, align 4
-  %1232 = getelementptr i8, ptr %0, i64 1376
+  %1232 = getelementptr i8, ptr %0, i64 1392
   %1233 = load i32, ptr %1232, align 4
-  %1234 = getelementptr i8, ptr %0, i64 4036
+  %1234 = getelementptr i8, ptr %0, i64 4052
   store i32 %1233, ptr %1234, align 4
   %1235 = load i64, ptr %1171, align 8
-  %1236 = getelementptr i8, ptr %0, i64 4008
+  %1236 = getelementptr i8, ptr %0, i64 4024
   store i64 %1235, ptr %1236, align 8
-  %1237 = getelementptr i8, ptr %0, i64 4016
+  %1237 = getelementptr i8, ptr %0, i64 4032
   store i64 %1215, ptr %1237, align 8
-  %1238 = getelementptr i8, ptr %0, i64 4048
+  %1238 = getelementptr i8, ptr %0, i64 4064
   store i64 0, ptr %1238, align 8
-  %1239 = getelementptr i8, ptr %0, i64 1856
+  %1239 = getelementptr i8, ptr %0, i64 1872
   %1240 = load i32, ptr %1239, align 4
   %1241 = sext i32 %1240 to i64
-  %1242 = getelementptr i8, ptr %0, i64 1880
+  %1242 = getelementptr i8, ptr %0, i64 1896
   %1243 = load i64, ptr %1242, align 8
   %1244 = add i64 %1243, %1241
-  %1245 = getelementptr i8, ptr %0, i64 1864
+  %1245 = getelementptr i8, ptr %0, i64 1880
   %1246 = load i64, ptr %1245, align 8
-  %1247 = getelementptr i8, ptr %0, i64 1888
+  %1247 = getelementptr i8, ptr %0, i64 1904
   %1248 = load i64, ptr %1247, align 8
   %1249 = icmp slt i64 %1244, 1
   br i1 %1249, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1250 = getelementptr i8, ptr %0, i64 760
+  %1250 = getelementptr i8, ptr %0, i64 776
   %1251 = load i32, ptr %1250, align 4
   %1252 = icmp eq i32 %1251, 0
   br i1 %1252, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i
 
 else.i.i.i.i.i.i.i.i:                             ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1253 = getelementptr i8, ptr %0, i64 764
+  %1253 = getelementptr i8, ptr %0, i64 780
   %1254 = load i32, ptr %1253, align 4
   %1255 = sext i32 %1254 to i64
   %.not.i.i.i.i.i.i.i.i = icmp sgt i64 %1244, %1255
   br i1 %.not.i.i.i.i.i.i.i.i, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
-  %1256 = getelementptr i8, ptr %0, i64 960
+  %1256 = getelementptr i8, ptr %0, i64 976
   %1257 = load i64, ptr %1256, align 8
   br label %"$Loop.launch.exit.i.i"
 
@@ -54149,7 +54187,7 @@ else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.
   br i1 %1258, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1259 = getelementptr i8, ptr %0, i64 960
+  %1259 = getelementptr i8, ptr %0, i64 976
   %1260 = load i64, ptr %1259, align 8
   %1261 = mul i64 %1260, %1244
   %1262 = sdiv i64 %1261, %1255
@@ -54196,7 +54234,7 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
   %1280 = sub i32 %1279, %1273
   %1281 = sitofp i32 %1280 to double
   %1282 = fdiv double %1276, %1281
-  %1283 = getelementptr i8, ptr %0, i64 960
+  %1283 = getelementptr i8, ptr %0, i64 976
   %1284 = getelementptr i64, ptr %1283, i64 %1271
   %1285 = load i64, ptr %1284, align 8
   %1286 = getelementptr i64, ptr %1283, i64 %1277
@@ -54210,46 +54248,46 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
   %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1257, %then1.i.i.i.i.i.i.i.i ], [ %1262, %then4.i.i.i.i.i.i.i.i ], [ %1292, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1293 = getelementptr i8, ptr %0, i64 1344
+  %1293 = getelementptr i8, ptr %0, i64 1360
   %1294 = load double, ptr %1293, align 8
   %1295 = sitofp i64 %1246 to double
   %1296 = fmul double %1294, %1295
   %1297 = fptosi double %1296 to i64
   %1298 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1297
-  %1299 = getelementptr i8, ptr %0, i64 1352
+  %1299 = getelementptr i8, ptr %0, i64 1368
   %.val.i.i.i.i.i.i.i22 = load double, ptr %1299, align 8
   %1300 = sitofp i64 %1248 to double
   %1301 = fmul double %.val.i.i.i.i.i.i.i22, %1300
   %1302 = fptosi double %1301 to i64
   %1303 = add i64 %1298, %1302
-  %1304 = getelementptr i8, ptr %0, i64 4056
+  %1304 = getelementptr i8, ptr %0, i64 4072
   store i64 %1303, ptr %1304, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i10
-  %1305 = getelementptr i8, ptr %0, i64 1848
+  %1305 = getelementptr i8, ptr %0, i64 1864
   store i8 0, ptr %1305, align 1
-  %1306 = getelementptr i8, ptr %0, i64 1824
+  %1306 = getelementptr i8, ptr %0, i64 1840
   %1307 = load i64, ptr %4, align 8
   %1308 = icmp sgt i64 %1307, 0
-  br i1 %1308, label %forbody.lr.ph.i.i29.i.i, label %"$Scheduler.fail_landing.exit.i.i"
+  br i1 %1308, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
-forbody.lr.ph.i.i29.i.i:                          ; preds = %then.i.i
-  %1309 = getelementptr i8, ptr %0, i64 1680
-  %1310 = getelementptr i8, ptr %0, i64 1688
-  %1311 = getelementptr i8, ptr %0, i64 1912
-  br label %forbody.i.i30.i.i
+forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
+  %1309 = getelementptr i8, ptr %0, i64 1696
+  %1310 = getelementptr i8, ptr %0, i64 1704
+  %1311 = getelementptr i8, ptr %0, i64 1928
+  br label %forbody.i.i24.i.i
 
-forbody.i.i30.i.i:                                ; preds = %merge1.i.i32.i.i, %forbody.lr.ph.i.i29.i.i
-  %i.08.i.i31.i.i = phi i64 [ 0, %forbody.lr.ph.i.i29.i.i ], [ %1339, %merge1.i.i32.i.i ]
+forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
+  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1339, %merge1.i.i26.i.i ]
   %1312 = load ptr, ptr %1306, align 8
-  %1313 = getelementptr %9, ptr %1312, i64 %i.08.i.i31.i.i
+  %1313 = getelementptr %9, ptr %1312, i64 %i.08.i.i25.i.i
   %1314 = load ptr, ptr %1313, align 8
   store ptr null, ptr %1313, align 8
   %.not.i.i.i.i19 = icmp eq ptr %1314, null
-  br i1 %.not.i.i.i.i19, label %merge1.i.i32.i.i, label %then.i.i.i.i20
+  br i1 %.not.i.i.i.i19, label %merge1.i.i26.i.i, label %then.i.i.i.i20
 
-then.i.i.i.i20:                                   ; preds = %forbody.i.i30.i.i
+then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
   %1315 = load ptr, ptr %1309, align 8
   %1316 = load i64, ptr %1310, align 8
   %1317 = getelementptr %11, ptr %1315, i64 %1316
@@ -54289,14 +54327,14 @@ then.i.i.i.i20:                                   ; preds = %forbody.i.i30.i.i
   %1337 = getelementptr i8, ptr %1317, i64 216
   %1338 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1337, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1314)
-  br label %merge1.i.i32.i.i
+  br label %merge1.i.i26.i.i
 
-merge1.i.i32.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i30.i.i
-  %1339 = add nuw nsw i64 %i.08.i.i31.i.i, 1
-  %exitcond.not.i.i33.i.i = icmp eq i64 %1339, %1307
-  br i1 %exitcond.not.i.i33.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i30.i.i
+merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i24.i.i
+  %1339 = add nuw nsw i64 %i.08.i.i25.i.i, 1
+  %exitcond.not.i.i27.i.i = icmp eq i64 %1339, %1307
+  br i1 %exitcond.not.i.i27.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i24.i.i
 
-"$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i32.i.i, %then.i.i
+"$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i26.i.i, %then.i.i
   store i64 0, ptr %4, align 8
   br label %merge.i.i11
 
@@ -54315,29 +54353,29 @@ and.lhs.true.i.i10:                               ; preds = %merge.i.i.i9
   br i1 %1343, label %else.i.i, label %then.i.i
 
 then2.i.i12:                                      ; preds = %merge.i.i11
-  %1344 = getelementptr i8, ptr %0, i64 2590
+  %1344 = getelementptr i8, ptr %0, i64 2606
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1344, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1345 = getelementptr i8, ptr %0, i64 1800
+  %1345 = getelementptr i8, ptr %0, i64 1816
   %1346 = load i64, ptr %1185, align 8
   %1347 = icmp sgt i64 %1346, 0
-  br i1 %1347, label %forbody.lr.ph.i.i34.i.i, label %"$Scheduler.fail_step.exit.i.i"
+  br i1 %1347, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
-forbody.lr.ph.i.i34.i.i:                          ; preds = %then2.i.i12
-  %1348 = getelementptr i8, ptr %0, i64 1680
-  %1349 = getelementptr i8, ptr %0, i64 1688
-  %1350 = getelementptr i8, ptr %0, i64 1912
-  br label %forbody.i.i35.i.i
+forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
+  %1348 = getelementptr i8, ptr %0, i64 1696
+  %1349 = getelementptr i8, ptr %0, i64 1704
+  %1350 = getelementptr i8, ptr %0, i64 1928
+  br label %forbody.i.i29.i.i
 
-forbody.i.i35.i.i:                                ; preds = %merge1.i.i41.i.i, %forbody.lr.ph.i.i34.i.i
-  %i.08.i.i36.i.i = phi i64 [ 0, %forbody.lr.ph.i.i34.i.i ], [ %1378, %merge1.i.i41.i.i ]
+forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
+  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1378, %merge1.i.i35.i.i ]
   %1351 = load ptr, ptr %1345, align 8
-  %1352 = getelementptr %9, ptr %1351, i64 %i.08.i.i36.i.i
+  %1352 = getelementptr %9, ptr %1351, i64 %i.08.i.i30.i.i
   %1353 = load ptr, ptr %1352, align 8
   store ptr null, ptr %1352, align 8
-  %.not.i.i37.i.i = icmp eq ptr %1353, null
-  br i1 %.not.i.i37.i.i, label %merge1.i.i41.i.i, label %then.i.i38.i.i
+  %.not.i.i31.i.i = icmp eq ptr %1353, null
+  br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i, label %then.i.i32.i.i
 
-then.i.i38.i.i:                                   ; preds = %forbody.i.i35.i.i
+then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
   %1354 = load ptr, ptr %1348, align 8
   %1355 = load i64, ptr %1349, align 8
   %1356 = getelementptr %11, ptr %1354, i64 %1355
@@ -54351,11 +54389,11 @@ then.i.i38.i.i:                                   ; preds = %forbody.i.i35.i.i
   %1360 = getelementptr i8, ptr %1356, i64 20
   store i32 -1, ptr %1360, align 4
   %1361 = getelementptr i8, ptr %1353, i64 24
-  %.val.i.i.i.i39.i.i = load i64, ptr %1361, align 8
+  %.val.i.i.i.i33.i.i = load i64, ptr %1361, align 8
   %1362 = getelementptr i8, ptr %1353, i64 40
-  %.val17.i.i.i.i40.i.i = load i32, ptr %1362, align 4
-  %1363 = trunc i64 %.val.i.i.i.i39.i.i to i32
-  %1364 = sub i32 %1363, %.val17.i.i.i.i40.i.i
+  %.val17.i.i.i.i34.i.i = load i32, ptr %1362, align 4
+  %1363 = trunc i64 %.val.i.i.i.i33.i.i to i32
+  %1364 = sub i32 %1363, %.val17.i.i.i.i34.i.i
   %1365 = getelementptr i8, ptr %1356, i64 24
   store i32 %1364, ptr %1365, align 4
   %1366 = load i32, ptr %1362, align 4
@@ -54377,20 +54415,20 @@ then.i.i38.i.i:                                   ; preds = %forbody.i.i35.i.i
   %1376 = getelementptr i8, ptr %1356, i64 216
   %1377 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1376, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1353)
-  br label %merge1.i.i41.i.i
+  br label %merge1.i.i35.i.i
 
-merge1.i.i41.i.i:                                 ; preds = %then.i.i38.i.i, %forbody.i.i35.i.i
-  %1378 = add nuw nsw i64 %i.08.i.i36.i.i, 1
-  %exitcond.not.i.i42.i.i = icmp eq i64 %1378, %1346
-  br i1 %exitcond.not.i.i42.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i35.i.i
+merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
+  %1378 = add nuw nsw i64 %i.08.i.i30.i.i, 1
+  %exitcond.not.i.i36.i.i = icmp eq i64 %1378, %1346
+  br i1 %exitcond.not.i.i36.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i29.i.i
 
-"$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i41.i.i, %then2.i.i12
+"$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i, %then2.i.i12
   store i64 0, ptr %1185, align 8
   br label %"$Loop.execute.exit.i"
 
 merge1.i.i13:                                     ; preds = %merge.i.i11
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1379 = getelementptr i8, ptr %0, i64 1800
+  %1379 = getelementptr i8, ptr %0, i64 1816
   %1380 = load i64, ptr %1185, align 8
   %1381 = icmp sgt i64 %1380, 0
   br i1 %1381, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
@@ -54415,16 +54453,16 @@ forbody.i.i.i16:                                  ; preds = %merge1.i.i.i17.1, %
   %1388 = getelementptr i8, ptr %1384, i64 8
   %1389 = load i32, ptr %1388, align 4
   %1390 = sext i32 %1389 to i64
-  %..i.i.i.i = select i1 %1387, i64 1224, i64 1216
+  %..i.i.i.i = select i1 %1387, i64 1232, i64 1224
   %1391 = getelementptr i8, ptr %1, i64 %..i.i.i.i
   %1392 = load i64, ptr %1391, align 8
   %1393 = add i64 %1392, %1390
   store i64 %1393, ptr %1391, align 8
   %1394 = load ptr, ptr %1384, align 8
   %.not.i.i.i = icmp eq ptr %1394, null
-  br i1 %.not.i.i.i, label %merge1.i.i.i17, label %then.i44.i.i
+  br i1 %.not.i.i.i, label %merge1.i.i.i17, label %then.i38.i.i
 
-then.i44.i.i:                                     ; preds = %forbody.i.i.i16
+then.i38.i.i:                                     ; preds = %forbody.i.i.i16
   %1395 = getelementptr i8, ptr %1394, i64 52
   %1396 = load i32, ptr %1395, align 4
   %1397 = load i32, ptr %1388, align 4
@@ -54441,7 +54479,7 @@ then.i44.i.i:                                     ; preds = %forbody.i.i.i16
   store i32 %1404, ptr %1405, align 4
   br label %merge1.i.i.i17
 
-merge1.i.i.i17:                                   ; preds = %then.i44.i.i, %forbody.i.i.i16
+merge1.i.i.i17:                                   ; preds = %then.i38.i.i, %forbody.i.i.i16
   %1406 = or disjoint i64 %i.019.i.i.i, 1
   %1407 = load ptr, ptr %1379, align 8
   %1408 = getelementptr %9, ptr %1407, i64 %1406
@@ -54451,16 +54489,16 @@ merge1.i.i.i17:                                   ; preds = %then.i44.i.i, %forb
   %1412 = getelementptr i8, ptr %1408, i64 8
   %1413 = load i32, ptr %1412, align 4
   %1414 = sext i32 %1413 to i64
-  %..i.i.i.i.1 = select i1 %1411, i64 1224, i64 1216
+  %..i.i.i.i.1 = select i1 %1411, i64 1232, i64 1224
   %1415 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
   %1416 = load i64, ptr %1415, align 8
   %1417 = add i64 %1416, %1414
   store i64 %1417, ptr %1415, align 8
   %1418 = load ptr, ptr %1408, align 8
   %.not.i.i.i.1 = icmp eq ptr %1418, null
-  br i1 %.not.i.i.i.1, label %merge1.i.i.i17.1, label %then.i44.i.i.1
+  br i1 %.not.i.i.i.1, label %merge1.i.i.i17.1, label %then.i38.i.i.1
 
-then.i44.i.i.1:                                   ; preds = %merge1.i.i.i17
+then.i38.i.i.1:                                   ; preds = %merge1.i.i.i17
   %1419 = getelementptr i8, ptr %1418, i64 52
   %1420 = load i32, ptr %1419, align 4
   %1421 = load i32, ptr %1412, align 4
@@ -54477,7 +54515,7 @@ then.i44.i.i.1:                                   ; preds = %merge1.i.i.i17
   store i32 %1428, ptr %1429, align 4
   br label %merge1.i.i.i17.1
 
-merge1.i.i.i17.1:                                 ; preds = %then.i44.i.i.1, %merge1.i.i.i17
+merge1.i.i.i17.1:                                 ; preds = %then.i38.i.i.1, %merge1.i.i.i17
   %1430 = add nuw nsw i64 %i.019.i.i.i, 2
   %niter114.next.1 = add i64 %niter114, 2
   %niter114.ncmp.1 = icmp eq i64 %niter114.next.1, %unroll_iter113
@@ -54497,16 +54535,16 @@ forbody.i.i.i16.epil:                             ; preds = %"$Scheduler.launch.
   %1436 = getelementptr i8, ptr %1432, i64 8
   %1437 = load i32, ptr %1436, align 4
   %1438 = sext i32 %1437 to i64
-  %..i.i.i.i.epil = select i1 %1435, i64 1224, i64 1216
+  %..i.i.i.i.epil = select i1 %1435, i64 1232, i64 1224
   %1439 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
   %1440 = load i64, ptr %1439, align 8
   %1441 = add i64 %1440, %1438
   store i64 %1441, ptr %1439, align 8
   %1442 = load ptr, ptr %1432, align 8
   %.not.i.i.i.epil = icmp eq ptr %1442, null
-  br i1 %.not.i.i.i.epil, label %"$Scheduler.launch.exit.i.i", label %then.i44.i.i.epil
+  br i1 %.not.i.i.i.epil, label %"$Scheduler.launch.exit.i.i", label %then.i38.i.i.epil
 
-then.i44.i.i.epil:                                ; preds = %forbody.i.i.i16.epil
+then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epil
   %1443 = getelementptr i8, ptr %1442, i64 52
   %1444 = load i32, ptr %1443, align 4
   %1445 = load i32, ptr %1436, align 4
@@ -54523,22 +54561,22 @@ then.i44.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   store i32 %1452, ptr %1453, align 4
   br label %"$Scheduler.launch.exit.i.i"
 
-"$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i44.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
-  %1454 = getelementptr i8, ptr %0, i64 1824
+"$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
+  %1454 = getelementptr i8, ptr %0, i64 1840
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1379, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1379, ptr noundef nonnull align 8 dereferenceable(24) %1454, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1454, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %1455 = getelementptr i8, ptr %0, i64 1576
+  %1455 = getelementptr i8, ptr %0, i64 1592
   %1456 = load ptr, ptr %1455, align 8
   %1457 = getelementptr i8, ptr %1456, i64 32
   %.val.i.i.i14 = load i32, ptr %1457, align 4
   %1458 = icmp sgt i32 %.val.i.i.i14, 0
   %1459 = zext i1 %1458 to i8
-  %1460 = getelementptr i8, ptr %0, i64 1848
+  %1460 = getelementptr i8, ptr %0, i64 1864
   store i8 %1459, ptr %1460, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1461 = getelementptr i8, ptr %0, i64 3992
-  %1462 = getelementptr i8, ptr %0, i64 4064
+  %1461 = getelementptr i8, ptr %0, i64 4008
+  %1462 = getelementptr i8, ptr %0, i64 4080
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1462, ptr noundef nonnull align 8 dereferenceable(72) %1461, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
   %1463 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
@@ -54548,47 +54586,34 @@ then.i44.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   %1467 = load i64, ptr %1466, align 8
   %1468 = add i64 %1465, %1467
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1469 = getelementptr i8, ptr %0, i64 3936
+  %1469 = getelementptr i8, ptr %0, i64 3952
   store i64 %1468, ptr %1469, align 8
-  %1470 = load i8, ptr %1460, align 1
-  %1471 = trunc i8 %1470 to i1
-  br i1 %1471, label %"$Loop.execute.exit.i", label %merge4.i.i
+  %1470 = getelementptr i8, ptr %0, i64 672
+  %1471 = load i8, ptr %1470, align 1
+  %1472 = trunc i8 %1471 to i1
+  br i1 %1472, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
-merge4.i.i:                                       ; preds = %"$Scheduler.launch.exit.i.i"
-  %1472 = getelementptr i8, ptr %0, i64 664
-  %1473 = load i8, ptr %1472, align 1
-  %1474 = trunc i8 %1473 to i1
-  br i1 %1474, label %or.lhs.false.i.i.i, label %then9.i.i
-
-or.lhs.false.i.i.i:                               ; preds = %merge4.i.i
-  %1475 = getelementptr i8, ptr %0, i64 4160
-  %1476 = load i8, ptr %1475, align 1
-  %1477 = trunc i8 %1476 to i1
-  br i1 %1477, label %then9.i.i, label %"$Loop.lands_at_once.exit.i.i"
+or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
+  %1473 = getelementptr i8, ptr %0, i64 4176
+  %1474 = load i8, ptr %1473, align 1
+  %1475 = trunc i8 %1474 to i1
+  br i1 %1475, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
 
 "$Loop.lands_at_once.exit.i.i":                   ; preds = %or.lhs.false.i.i.i
-  %1478 = load ptr, ptr %1184, align 8
-  %.not.i.i15 = icmp eq ptr %1478, null
-  br i1 %.not.i.i15, label %else10.i.i, label %then9.i.i
+  %1476 = load ptr, ptr %1184, align 8
+  %.not.i.i15 = icmp eq ptr %1476, null
+  br i1 %.not.i.i15, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
 
-then9.i.i:                                        ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %merge4.i.i
+then5.i.i:                                        ; preds = %and.lhs.true7.i.i
   call fastcc void @"$Loop.land"(ptr nonnull %0)
   br label %"$Loop.execute.exit.i"
 
-else10.i.i:                                       ; preds = %"$Loop.lands_at_once.exit.i.i"
-  %1479 = getelementptr i8, ptr %0, i64 4128
-  %1480 = load i64, ptr %1479, align 8
-  %1481 = sdiv i64 %1480, 4
-  %1482 = call i64 @llvm.smax.i64(i64 %1481, i64 5000000)
-  %1483 = icmp slt i64 %1482, %1480
-  %1484 = sub i64 %1480, %1482
-  %1485 = select i1 %1483, i64 %1484, i64 0
-  %1486 = add i64 %1485, %1468
-  %1487 = getelementptr i8, ptr %0, i64 3944
-  store i64 %1486, ptr %1487, align 8
-  br label %"$Loop.execute.exit.i"
+and.lhs.true7.i.i:                                ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %"$Scheduler.launch.exit.i.i"
+  %1477 = load i8, ptr %1460, align 1
+  %1478 = trunc i8 %1477 to i1
+  br i1 %1478, label %"$Loop.execute.exit.i", label %then5.i.i
 
-"$Loop.execute.exit.i":                           ; preds = %else10.i.i, %then9.i.i, %"$Scheduler.launch.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
+"$Loop.execute.exit.i":                           ; preds = %and.lhs.true7.i.i, %then5.i.i, %"$Loop.lands_at_once.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i)
   br label %"$Loop.advance_planned.exit"
 
@@ -54600,51 +54625,51 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1488 = getelementptr i8, ptr %0, i64 1712
-  %1489 = load i64, ptr %1488, align 8
-  %1490 = getelementptr i8, ptr %0, i64 1736
-  %1491 = load i64, ptr %1490, align 8
-  %1492 = add i64 %1491, %1489
-  %1493 = getelementptr i8, ptr %0, i64 1760
-  %1494 = load i64, ptr %1493, align 8
-  %1495 = add i64 %1492, %1494
-  %1496 = icmp sgt i64 %1495, 0
-  br i1 %1496, label %or.end, label %or.rhs
+  %1479 = getelementptr i8, ptr %0, i64 1728
+  %1480 = load i64, ptr %1479, align 8
+  %1481 = getelementptr i8, ptr %0, i64 1752
+  %1482 = load i64, ptr %1481, align 8
+  %1483 = add i64 %1482, %1480
+  %1484 = getelementptr i8, ptr %0, i64 1776
+  %1485 = load i64, ptr %1484, align 8
+  %1486 = add i64 %1483, %1485
+  %1487 = icmp sgt i64 %1486, 0
+  br i1 %1487, label %or.end, label %or.rhs
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
 define internal fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nocapture readonly %0, i32 %1, i32 %2) unnamed_addr #24 {
 entry:
   %3 = sext i32 %2 to i64
-  %4 = getelementptr i8, ptr %0, i64 1144
+  %4 = getelementptr i8, ptr %0, i64 1152
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
-  %7 = getelementptr i8, ptr %0, i64 1168
+  %7 = getelementptr i8, ptr %0, i64 1176
   %8 = load i64, ptr %7, align 8
   %9 = add nsw i64 %6, %3
   %10 = add i64 %9, %8
-  %11 = getelementptr i8, ptr %0, i64 1152
+  %11 = getelementptr i8, ptr %0, i64 1160
   %12 = load i64, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 1176
+  %13 = getelementptr i8, ptr %0, i64 1184
   %14 = load i64, ptr %13, align 8
   %15 = icmp slt i64 %10, 1
   br i1 %15, label %"$Scheduler.cost_with.exit", label %or.lhs.false.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %entry
-  %16 = getelementptr i8, ptr %0, i64 48
+  %16 = getelementptr i8, ptr %0, i64 56
   %17 = load i32, ptr %16, align 4
   %18 = icmp eq i32 %17, 0
   br i1 %18, label %"$Scheduler.cost_with.exit", label %else.i.i.i
 
 else.i.i.i:                                       ; preds = %or.lhs.false.i.i.i
-  %19 = getelementptr i8, ptr %0, i64 52
+  %19 = getelementptr i8, ptr %0, i64 60
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
   %.not.i.i.i = icmp sgt i64 %10, %21
   br i1 %.not.i.i.i, label %else2.i.i.i, label %then1.i.i.i
 
 then1.i.i.i:                                      ; preds = %else.i.i.i
-  %22 = getelementptr i8, ptr %0, i64 248
+  %22 = getelementptr i8, ptr %0, i64 256
   %23 = load i64, ptr %22, align 8
   br label %"$Scheduler.cost_with.exit"
 
@@ -54653,7 +54678,7 @@ else2.i.i.i:                                      ; preds = %else.i.i.i
   br i1 %24, label %then4.i.i.i, label %merge.i.i.i
 
 then4.i.i.i:                                      ; preds = %else2.i.i.i
-  %25 = getelementptr i8, ptr %0, i64 248
+  %25 = getelementptr i8, ptr %0, i64 256
   %26 = load i64, ptr %25, align 8
   %27 = mul i64 %26, %10
   %28 = sdiv i64 %27, %21
@@ -54700,7 +54725,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, 
   %46 = sub i32 %45, %39
   %47 = sitofp i32 %46 to double
   %48 = fdiv double %42, %47
-  %49 = getelementptr i8, ptr %0, i64 248
+  %49 = getelementptr i8, ptr %0, i64 256
   %50 = getelementptr i64, ptr %49, i64 %37
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr i64, ptr %49, i64 %43
@@ -54721,19 +54746,19 @@ and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, 
   %63 = mul nsw i64 %3, %62
   %64 = add nsw i64 %61, %63
   %65 = add i64 %64, %14
-  %66 = getelementptr i8, ptr %0, i64 632
+  %66 = getelementptr i8, ptr %0, i64 640
   %67 = load double, ptr %66, align 8
   %68 = sitofp i64 %12 to double
   %69 = fmul double %67, %68
   %70 = fptosi double %69 to i64
   %71 = add i64 %common.ret.op.i.i.i, %70
-  %72 = getelementptr i8, ptr %0, i64 640
+  %72 = getelementptr i8, ptr %0, i64 648
   %.val.i.i = load double, ptr %72, align 8
   %73 = sitofp i64 %65 to double
   %74 = fmul double %.val.i.i, %73
   %75 = fptosi double %74 to i64
   %76 = add i64 %71, %75
-  %77 = getelementptr i8, ptr %0, i64 1160
+  %77 = getelementptr i8, ptr %0, i64 1168
   %78 = load i64, ptr %77, align 8
   %79 = icmp sle i64 %76, %78
   ret i1 %79
@@ -54766,7 +54791,7 @@ then:                                             ; preds = %entry, %or.lhs.fals
 
 merge:                                            ; preds = %"$Sequence.has_penalties.exit", %then
   %count_row.0 = phi i32 [ %12, %then ], [ -1, %"$Sequence.has_penalties.exit" ]
-  %13 = getelementptr i8, ptr %0, i64 864
+  %13 = getelementptr i8, ptr %0, i64 872
   %14 = load ptr, ptr %13, align 8
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %15, -1
@@ -55126,16 +55151,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 7936
+  %36 = getelementptr i8, ptr %26, i64 7952
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 7992
+  %38 = getelementptr i8, ptr %26, i64 8008
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 7952
+  %40 = getelementptr i8, ptr %26, i64 7968
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -55145,10 +55170,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 7944
-  %48 = getelementptr i8, ptr %26, i64 7968
-  %49 = getelementptr i8, ptr %26, i64 7960
-  %50 = getelementptr i8, ptr %26, i64 7976
+  %47 = getelementptr i8, ptr %26, i64 7960
+  %48 = getelementptr i8, ptr %26, i64 7984
+  %49 = getelementptr i8, ptr %26, i64 7976
+  %50 = getelementptr i8, ptr %26, i64 7992
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -55234,7 +55259,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 7944
+  %93 = getelementptr i8, ptr %26, i64 7960
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -55245,7 +55270,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 7964
+  %98 = getelementptr i8, ptr %26, i64 7980
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -55325,10 +55350,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8896
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8912
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10592
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10608
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10608
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10624
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -55337,7 +55362,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10600
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10616
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -55391,7 +55416,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10600
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10616
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -55696,15 +55721,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 8896
+  %36 = getelementptr i8, ptr %23, i64 8912
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10184
+  %38 = getelementptr i8, ptr %23, i64 10200
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 8984
+  %41 = getelementptr i8, ptr %23, i64 9000
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -55942,7 +55967,7 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10624
+  %1 = getelementptr i8, ptr %0, i64 10640
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
@@ -55954,28 +55979,28 @@ then.i:                                           ; preds = %entry
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9040
+  %7 = getelementptr i8, ptr %0, i64 9056
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 8896
+  %10 = getelementptr i8, ptr %0, i64 8912
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9041
+  %12 = getelementptr i8, ptr %0, i64 9057
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 8936
+  %13 = getelementptr i8, ptr %0, i64 8952
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9032
+  %16 = getelementptr i8, ptr %0, i64 9048
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10072
-  %20 = getelementptr i8, ptr %0, i64 10080
+  %19 = getelementptr i8, ptr %0, i64 10088
+  %20 = getelementptr i8, ptr %0, i64 10096
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -55995,16 +56020,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10096
+  %28 = getelementptr i8, ptr %0, i64 10112
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10120
+  %30 = getelementptr i8, ptr %0, i64 10136
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8040
-  %33 = getelementptr i8, ptr %0, i64 8048
+  %32 = getelementptr i8, ptr %0, i64 8056
+  %33 = getelementptr i8, ptr %0, i64 8064
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -56027,8 +56052,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8064
-  %45 = getelementptr i8, ptr %0, i64 8072
+  %44 = getelementptr i8, ptr %0, i64 8080
+  %45 = getelementptr i8, ptr %0, i64 8088
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -56051,8 +56076,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8088
-  %57 = getelementptr i8, ptr %0, i64 8096
+  %56 = getelementptr i8, ptr %0, i64 8104
+  %57 = getelementptr i8, ptr %0, i64 8112
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -56075,8 +56100,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8112
-  %69 = getelementptr i8, ptr %0, i64 8120
+  %68 = getelementptr i8, ptr %0, i64 8128
+  %69 = getelementptr i8, ptr %0, i64 8136
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -56099,62 +56124,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8136
+  %80 = getelementptr i8, ptr %0, i64 8152
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8160
+  %82 = getelementptr i8, ptr %0, i64 8176
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8184
+  %84 = getelementptr i8, ptr %0, i64 8200
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8208
+  %86 = getelementptr i8, ptr %0, i64 8224
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8232
+  %88 = getelementptr i8, ptr %0, i64 8248
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8256
+  %90 = getelementptr i8, ptr %0, i64 8272
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8280
+  %92 = getelementptr i8, ptr %0, i64 8296
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 7880
+  %94 = getelementptr i8, ptr %0, i64 7896
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 7888
+  %96 = getelementptr i8, ptr %0, i64 7904
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 7896
+  %98 = getelementptr i8, ptr %0, i64 7912
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 7904
+  %100 = getelementptr i8, ptr %0, i64 7920
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 7912
+  %102 = getelementptr i8, ptr %0, i64 7928
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 7920
+  %104 = getelementptr i8, ptr %0, i64 7936
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 7928
+  %106 = getelementptr i8, ptr %0, i64 7944
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 7936
+  %108 = getelementptr i8, ptr %0, i64 7952
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 7964
+  %110 = getelementptr i8, ptr %0, i64 7980
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -56164,31 +56189,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 7968
+  %114 = getelementptr i8, ptr %0, i64 7984
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 7976
+  %116 = getelementptr i8, ptr %0, i64 7992
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 7984
+  %118 = getelementptr i8, ptr %0, i64 8000
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 7992
+  %120 = getelementptr i8, ptr %0, i64 8008
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 7816
+  %122 = getelementptr i8, ptr %0, i64 7832
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10152
+  %123 = getelementptr i8, ptr %0, i64 10168
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10592
+  %125 = getelementptr i8, ptr %0, i64 10608
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10192
+  %127 = getelementptr i8, ptr %0, i64 10208
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -56198,23 +56223,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10216
+  %131 = getelementptr i8, ptr %0, i64 10232
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 8936
+  %133 = getelementptr i8, ptr %0, i64 8952
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 8984
+  %135 = getelementptr i8, ptr %0, i64 9000
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 8896
+  %137 = getelementptr i8, ptr %0, i64 8912
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8792
-  %140 = getelementptr i8, ptr %0, i64 8832
+  %139 = getelementptr i8, ptr %0, i64 8808
+  %140 = getelementptr i8, ptr %0, i64 8848
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11280
+  %143 = getelementptr i8, ptr %0, i64 11304
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -56718,19 +56743,19 @@ merge5:                                           ; preds = %then.i5.i, %then.i
 
 define internal fastcc void @"$Loop.free_state"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 2336
+  %2 = getelementptr i8, ptr %0, i64 2352
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2424
+  %4 = getelementptr i8, ptr %0, i64 2440
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   store i64 %6, ptr %4, align 8
-  %7 = getelementptr i8, ptr %0, i64 2432
+  %7 = getelementptr i8, ptr %0, i64 2448
   %8 = load i64, ptr %7, align 8
   %.not8.i.i = icmp eq i64 %8, %5
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 2376
+  %9 = getelementptr i8, ptr %0, i64 2392
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -56744,18 +56769,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   tail call fastcc void @"$Loop.land"(ptr nonnull %0)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %0, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %13 = getelementptr i8, ptr %0, i64 2440
+  %13 = getelementptr i8, ptr %0, i64 2456
   %14 = tail call i32 @pthread_mutex_lock(ptr %13)
-  %15 = getelementptr i8, ptr %0, i64 2587
+  %15 = getelementptr i8, ptr %0, i64 2603
   store i8 1, ptr %15, align 1
-  %16 = getelementptr i8, ptr %0, i64 2480
+  %16 = getelementptr i8, ptr %0, i64 2496
   %17 = tail call i32 @pthread_cond_signal(ptr %16)
   %18 = tail call i32 @pthread_mutex_unlock(ptr %13)
   %19 = tail call i32 @pthread_mutex_lock(ptr %2)
   %20 = load i64, ptr %7, align 8
   %21 = add i64 %20, 1
   store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 2376
+  %22 = getelementptr i8, ptr %0, i64 2392
   %23 = tail call i32 @pthread_cond_broadcast(ptr %22)
   %24 = tail call i32 @pthread_mutex_unlock(ptr %2)
   ret void
@@ -56764,13 +56789,13 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 ; Function Attrs: nounwind
 define internal fastcc void @"$Loop.close_state"(ptr nocapture %0, ptr %1) unnamed_addr #3 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1640
+  %2 = getelementptr i8, ptr %0, i64 1656
   %3 = load i64, ptr %2, align 8
   %4 = icmp sgt i64 %3, 0
   br i1 %4, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 1632
+  %5 = getelementptr i8, ptr %0, i64 1648
   %6 = load ptr, ptr %5, align 8
   br label %forbody.i.i
 
@@ -56806,14 +56831,14 @@ merge.i:                                          ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1424
-  %23 = getelementptr i8, ptr %0, i64 1408
-  %24 = getelementptr i8, ptr %0, i64 1376
-  %25 = getelementptr i8, ptr %0, i64 1440
-  %26 = getelementptr i8, ptr %0, i64 1372
-  %27 = getelementptr i8, ptr %0, i64 1388
-  %28 = getelementptr i8, ptr %0, i64 1392
-  %29 = getelementptr i8, ptr %0, i64 1380
+  %22 = getelementptr i8, ptr %0, i64 1440
+  %23 = getelementptr i8, ptr %0, i64 1424
+  %24 = getelementptr i8, ptr %0, i64 1392
+  %25 = getelementptr i8, ptr %0, i64 1456
+  %26 = getelementptr i8, ptr %0, i64 1388
+  %27 = getelementptr i8, ptr %0, i64 1404
+  %28 = getelementptr i8, ptr %0, i64 1408
+  %29 = getelementptr i8, ptr %0, i64 1396
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -56897,11 +56922,11 @@ else4.i.i:                                        ; preds = %merge.i.i
   br i1 %67, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %68 = getelementptr i8, ptr %0, i64 1776
-  %69 = getelementptr i8, ptr %0, i64 1784
+  %68 = getelementptr i8, ptr %0, i64 1792
+  %69 = getelementptr i8, ptr %0, i64 1800
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
-  %72 = getelementptr i8, ptr %0, i64 1792
+  %72 = getelementptr i8, ptr %0, i64 1808
   %73 = load i64, ptr %72, align 8
   %.not.i.i.i = icmp slt i64 %73, %71
   %.pre.i.i = load ptr, ptr %68, align 8
@@ -57197,7 +57222,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %143 = mul i64 %142, %common.ret.op.i.i74.i
   %144 = getelementptr i8, ptr %1, i64 312
   store i64 %143, ptr %144, align 8
-  %145 = getelementptr i8, ptr %spec.select.i.i, i64 10632
+  %145 = getelementptr i8, ptr %spec.select.i.i, i64 10648
   %146 = load i64, ptr %145, align 8
   %147 = getelementptr i8, ptr %1, i64 320
   store i64 %146, ptr %147, align 8
@@ -57209,11 +57234,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %152 = load i64, ptr %151, align 8
   %153 = getelementptr i8, ptr %1, i64 416
   store i64 %152, ptr %153, align 8
-  %154 = getelementptr i8, ptr %spec.select.i.i, i64 10640
+  %154 = getelementptr i8, ptr %spec.select.i.i, i64 10656
   %155 = load i64, ptr %154, align 8
   %156 = getelementptr i8, ptr %1, i64 432
   store i64 %155, ptr %156, align 8
-  %157 = getelementptr i8, ptr %spec.select.i.i, i64 10648
+  %157 = getelementptr i8, ptr %spec.select.i.i, i64 10664
   %158 = load i64, ptr %157, align 8
   %159 = getelementptr i8, ptr %1, i64 440
   store i64 %158, ptr %159, align 8
@@ -57221,7 +57246,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %161 = load i32, ptr %160, align 4
   %162 = getelementptr i8, ptr %1, i64 488
   store i32 %161, ptr %162, align 4
-  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11272
+  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11296
   %164 = load i64, ptr %163, align 8
   %165 = getelementptr i8, ptr %1, i64 496
   store i64 %164, ptr %165, align 8
@@ -57237,97 +57262,97 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %174 = zext nneg i8 %173 to i32
   %175 = getelementptr i8, ptr %1, i64 452
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8896
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8912
   %177 = tail call i32 @pthread_mutex_lock(ptr %176)
-  %178 = getelementptr i8, ptr %spec.select.i.i, i64 10288
+  %178 = getelementptr i8, ptr %spec.select.i.i, i64 10304
   %179 = load i32, ptr %178, align 4
   %180 = getelementptr i8, ptr %1, i64 240
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 10292
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 10308
   %182 = load i32, ptr %181, align 4
   %183 = getelementptr i8, ptr %1, i64 244
   store i32 %182, ptr %183, align 4
-  %184 = getelementptr i8, ptr %spec.select.i.i, i64 10300
+  %184 = getelementptr i8, ptr %spec.select.i.i, i64 10316
   %185 = load i32, ptr %184, align 4
   %186 = getelementptr i8, ptr %1, i64 248
   store i32 %185, ptr %186, align 4
-  %187 = getelementptr i8, ptr %spec.select.i.i, i64 10296
+  %187 = getelementptr i8, ptr %spec.select.i.i, i64 10312
   %188 = load i32, ptr %187, align 4
   %189 = getelementptr i8, ptr %1, i64 252
   store i32 %188, ptr %189, align 4
-  %190 = getelementptr i8, ptr %spec.select.i.i, i64 10104
+  %190 = getelementptr i8, ptr %spec.select.i.i, i64 10120
   %191 = load i64, ptr %190, align 8
   %192 = trunc i64 %191 to i32
   %193 = getelementptr i8, ptr %1, i64 256
   store i32 %192, ptr %193, align 4
-  %194 = getelementptr i8, ptr %spec.select.i.i, i64 10312
+  %194 = getelementptr i8, ptr %spec.select.i.i, i64 10328
   %195 = load i32, ptr %194, align 4
-  %196 = getelementptr i8, ptr %spec.select.i.i, i64 10080
+  %196 = getelementptr i8, ptr %spec.select.i.i, i64 10096
   %197 = load i64, ptr %196, align 8
   %198 = trunc i64 %197 to i32
   %199 = add i32 %195, %198
   %200 = getelementptr i8, ptr %1, i64 260
   store i32 %199, ptr %200, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10320
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10336
   %202 = load i32, ptr %201, align 4
   %203 = getelementptr i8, ptr %1, i64 264
   store i32 %202, ptr %203, align 4
   %204 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %204, align 4
-  %205 = getelementptr i8, ptr %spec.select.i.i, i64 9045
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 9061
   %206 = load i8, ptr %205, align 1
   %207 = and i8 %206, 1
   %spec.store.select.i.i = zext nneg i8 %207 to i32
   store i32 %spec.store.select.i.i, ptr %204, align 4
-  %208 = getelementptr i8, ptr %spec.select.i.i, i64 10224
+  %208 = getelementptr i8, ptr %spec.select.i.i, i64 10240
   %209 = load i64, ptr %208, align 8
   %210 = getelementptr i8, ptr %1, i64 328
   store i64 %209, ptr %210, align 8
-  %211 = getelementptr i8, ptr %spec.select.i.i, i64 10232
+  %211 = getelementptr i8, ptr %spec.select.i.i, i64 10248
   %212 = load i64, ptr %211, align 8
   %213 = getelementptr i8, ptr %1, i64 336
   store i64 %212, ptr %213, align 8
-  %214 = getelementptr i8, ptr %spec.select.i.i, i64 10240
+  %214 = getelementptr i8, ptr %spec.select.i.i, i64 10256
   %215 = load i64, ptr %214, align 8
   %216 = getelementptr i8, ptr %1, i64 344
   store i64 %215, ptr %216, align 8
-  %217 = getelementptr i8, ptr %spec.select.i.i, i64 10248
+  %217 = getelementptr i8, ptr %spec.select.i.i, i64 10264
   %218 = load i64, ptr %217, align 8
   %219 = getelementptr i8, ptr %1, i64 352
   store i64 %218, ptr %219, align 8
-  %220 = getelementptr i8, ptr %spec.select.i.i, i64 10256
+  %220 = getelementptr i8, ptr %spec.select.i.i, i64 10272
   %221 = load i64, ptr %220, align 8
   %222 = getelementptr i8, ptr %1, i64 360
   store i64 %221, ptr %222, align 8
-  %223 = getelementptr i8, ptr %spec.select.i.i, i64 10304
+  %223 = getelementptr i8, ptr %spec.select.i.i, i64 10320
   %224 = load i64, ptr %223, align 8
   %225 = getelementptr i8, ptr %1, i64 368
   store i64 %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %spec.select.i.i, i64 10280
+  %226 = getelementptr i8, ptr %spec.select.i.i, i64 10296
   %227 = load i64, ptr %226, align 8
   %228 = getelementptr i8, ptr %1, i64 376
   store i64 %227, ptr %228, align 8
-  %229 = getelementptr i8, ptr %spec.select.i.i, i64 10264
+  %229 = getelementptr i8, ptr %spec.select.i.i, i64 10280
   %230 = load i64, ptr %229, align 8
   %231 = getelementptr i8, ptr %1, i64 424
   store i64 %230, ptr %231, align 8
-  %232 = getelementptr i8, ptr %spec.select.i.i, i64 10328
+  %232 = getelementptr i8, ptr %spec.select.i.i, i64 10344
   %233 = load i64, ptr %232, align 8
   %234 = getelementptr i8, ptr %1, i64 384
   store i64 %233, ptr %234, align 8
-  %235 = getelementptr i8, ptr %spec.select.i.i, i64 10344
+  %235 = getelementptr i8, ptr %spec.select.i.i, i64 10360
   %236 = load i64, ptr %235, align 8
   %237 = getelementptr i8, ptr %1, i64 408
   store i64 %236, ptr %237, align 8
-  %238 = getelementptr i8, ptr %spec.select.i.i, i64 10336
+  %238 = getelementptr i8, ptr %spec.select.i.i, i64 10352
   %239 = load i64, ptr %238, align 8
   %240 = getelementptr i8, ptr %1, i64 392
   store i64 %239, ptr %240, align 8
-  %241 = getelementptr i8, ptr %spec.select.i.i, i64 10272
+  %241 = getelementptr i8, ptr %spec.select.i.i, i64 10288
   %242 = load i64, ptr %241, align 8
   %243 = getelementptr i8, ptr %1, i64 472
   store i64 %242, ptr %243, align 8
-  %244 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %244 = getelementptr i8, ptr %spec.select.i.i, i64 10368
   %245 = load i64, ptr %244, align 8
   %246 = getelementptr i8, ptr %1, i64 480
   store i64 %245, ptr %246, align 8
@@ -57429,7 +57454,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11288) ptr @calloc(i64 1, i64 11288)
+  %9 = tail call dereferenceable_or_null(11312) ptr @calloc(i64 1, i64 11312)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -57508,7 +57533,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 10624
+  %32 = getelementptr i8, ptr %9, i64 10640
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
@@ -57630,7 +57655,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %78, 1000000000
   %79 = extractelement <2 x i64> %77, i64 1
   %80 = add i64 %79, %reass.mul.i
-  %81 = getelementptr i8, ptr %9, i64 10632
+  %81 = getelementptr i8, ptr %9, i64 10648
   store i64 %80, ptr %81, align 8
   %82 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %82, ptr %1, align 8
@@ -61456,7 +61481,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %91 = sub i64 %90, %12
   %92 = add i64 %91, %reass.mul
-  %93 = getelementptr i8, ptr %0, i64 10640
+  %93 = getelementptr i8, ptr %0, i64 10656
   store i64 %92, ptr %93, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -61473,7 +61498,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %98, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %99 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %100 = getelementptr i8, ptr %0, i64 10648
+  %100 = getelementptr i8, ptr %0, i64 10664
   store i64 %99, ptr %100, align 8
   br label %common.ret
 }
@@ -61975,11 +62000,11 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10656
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10664
-  store double 1.000000e+00, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 10672
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.3.0..sroa_idx, i8 0, i64 600, i1 false)
+  %4 = getelementptr i8, ptr %0, i64 10672
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10680
+  store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10696
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
   %5 = getelementptr i8, ptr %0, i64 5436
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
@@ -62031,15 +62056,15 @@ merge.i:                                          ; preds = %then
 merge1.i.i.i:                                     ; preds = %merge.i, %merge2.i.i.i
   %rows.015.i.i.i = phi i32 [ %55, %merge2.i.i.i ], [ 1, %merge.i ]
   %31 = load ptr, ptr %16, align 8
-  %32 = getelementptr i8, ptr %31, i64 16
+  %32 = getelementptr i8, ptr %31, i64 24
   %33 = load i64, ptr %ns.i.i.i, align 8
   %34 = load i32, ptr %32, align 4
   %35 = add i32 %34, -1
-  %36 = getelementptr i8, ptr %31, i64 20
+  %36 = getelementptr i8, ptr %31, i64 28
   %37 = sext i32 %34 to i64
   %38 = getelementptr i32, ptr %36, i64 %37
   store i32 %rows.015.i.i.i, ptr %38, align 4
-  %39 = getelementptr i8, ptr %31, i64 216
+  %39 = getelementptr i8, ptr %31, i64 224
   %40 = load i32, ptr %32, align 4
   %41 = sext i32 %40 to i64
   %42 = getelementptr i64, ptr %39, i64 %41
@@ -62123,7 +62148,7 @@ merge2.i.i:                                       ; preds = %merge.i.i.i
   %77 = fdiv double %75, %76
   %common.ret.op.i.i.i.i = select i1 %or.cond.i.i.i.i, double %77, double 0.000000e+00
   %78 = load ptr, ptr %16, align 8
-  %79 = getelementptr i8, ptr %78, i64 600
+  %79 = getelementptr i8, ptr %78, i64 608
   store double %common.ret.op.i.i.i.i, ptr %79, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %short_ns.i.i.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %long_ns.i.i.i)
@@ -62167,10 +62192,10 @@ then.i.i.i:                                       ; preds = %or.lhs.false.i.i.i,
 or.lhs.false.i.i.i:                               ; preds = %condition.i.i.i
   %103 = add i32 %98, %num_tokens.0.i.i.i
   %104 = load ptr, ptr %16, align 8
-  %105 = getelementptr i8, ptr %104, i64 16
+  %105 = getelementptr i8, ptr %104, i64 24
   %106 = load i32, ptr %105, align 4
   %107 = icmp sgt i32 %106, 0
-  %108 = getelementptr i8, ptr %104, i64 20
+  %108 = getelementptr i8, ptr %104, i64 28
   %109 = add i32 %106, -1
   %110 = sext i32 %109 to i64
   %111 = getelementptr i32, ptr %108, i64 %110
@@ -62247,7 +62272,7 @@ merge12.i.i:                                      ; preds = %merge7.i.i
   %145 = fdiv double %143, %144
   %common.ret.op.i.i44.i.i = select i1 %or.cond.i.i43.i.i, double %145, double 0.000000e+00
   %146 = load ptr, ptr %16, align 8
-  %147 = getelementptr i8, ptr %146, i64 608
+  %147 = getelementptr i8, ptr %146, i64 616
   store double %common.ret.op.i.i44.i.i, ptr %147, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
   call fastcc void @"$Measuring.add_prompts"(ptr nonnull %self.i)
@@ -62280,7 +62305,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11272
+  %158 = getelementptr i8, ptr %0, i64 11296
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -62829,10 +62854,10 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %9 = load i32, ptr %8, align 4
   %10 = add i32 %9, %7
   %11 = load ptr, ptr %5, align 8
-  %12 = getelementptr i8, ptr %11, i64 16
+  %12 = getelementptr i8, ptr %11, i64 24
   %13 = load i32, ptr %12, align 4
   %14 = icmp sgt i32 %13, 0
-  %15 = getelementptr i8, ptr %11, i64 20
+  %15 = getelementptr i8, ptr %11, i64 28
   %16 = add i32 %13, -1
   %17 = sext i32 %16 to i64
   %18 = getelementptr i32, ptr %15, i64 %17
@@ -62848,7 +62873,7 @@ then:                                             ; preds = %forbody
   %25 = add nsw i64 %24, 1
   %26 = mul nsw i64 %25, %24
   %27 = sdiv i64 %26, 2
-  %28 = getelementptr i8, ptr %11, i64 608
+  %28 = getelementptr i8, ptr %11, i64 616
   %.val = load double, ptr %28, align 8
   %29 = sitofp i64 %27 to double
   %30 = fmul double %.val, %29
@@ -62857,7 +62882,7 @@ then:                                             ; preds = %forbody
   %33 = sext i32 %13 to i64
   %34 = getelementptr i32, ptr %15, i64 %33
   store i32 %10, ptr %34, align 4
-  %35 = getelementptr i8, ptr %11, i64 216
+  %35 = getelementptr i8, ptr %11, i64 224
   %36 = load i32, ptr %12, align 4
   %37 = sext i32 %36 to i64
   %38 = getelementptr i64, ptr %35, i64 %37
@@ -62903,12 +62928,12 @@ entry:
   %raw.i71.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %chosen.sroa.16.i.i = alloca [622 x i8], align 2
+  %chosen.sroa.16.i.i = alloca [630 x i8], align 2
   %raw.i.i.i = alloca [1024 x i8], align 1
   %attributes.i25.i = alloca %111, align 8
   %attributes.i.i = alloca %111, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %chosen.sroa.9 = alloca [622 x i8], align 2
+  %chosen.sroa.9 = alloca [630 x i8], align 2
   %chosen.sroa.11 = alloca [31 x i8], align 1
   %2 = getelementptr i8, ptr %0, i64 5580
   %3 = load i32, ptr %2, align 4
@@ -62988,7 +63013,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11280
+  %70 = getelementptr i8, ptr %0, i64 11304
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -63037,19 +63062,19 @@ merge:                                            ; preds = %entry
   %88 = load i32, ptr %87, align 4
   %89 = icmp ne i32 %88, 0
   %90 = zext i1 %89 to i8
-  %91 = getelementptr i8, ptr %0, i64 10656
+  %91 = getelementptr i8, ptr %0, i64 10672
   %chosen.sroa.9.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.9, i64 6
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(616) %chosen.sroa.9.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(616) %91, i64 616, i1 false)
-  %chosen.sroa.11.652.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.11, i64 3
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.11.652.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(624) %chosen.sroa.9.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %91, i64 624, i1 false)
+  %chosen.sroa.11.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.11, i64 3
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.11.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
   %92 = getelementptr i8, ptr %0, i64 5434
   %93 = load i8, ptr %92, align 1
   %94 = getelementptr i8, ptr %69, i64 %59
   %95 = getelementptr i8, ptr %0, i64 6456
   %96 = getelementptr i8, ptr %0, i64 4336
   %97 = getelementptr i8, ptr %0, i64 6128
-  %98 = getelementptr i8, ptr %0, i64 7168
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4168) %98, i8 0, i64 3456, i1 false)
+  %98 = getelementptr i8, ptr %0, i64 7176
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4184) %98, i8 0, i64 3464, i1 false)
   %99 = getelementptr i8, ptr %0, i64 6464
   store ptr %96, ptr %99, align 8
   %100 = getelementptr i8, ptr %0, i64 6472
@@ -63069,38 +63094,38 @@ merge:                                            ; preds = %entry
   %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6497
   store i8 %90, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6498
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(622) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(622) %chosen.sroa.9, i64 622, i1 false)
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 7120
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.9, i64 630, i1 false)
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 7128
   store i8 %93, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7121
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7129
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.11.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.11, i64 31, i1 false)
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7152
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
   store ptr %69, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7168
   store ptr %94, ptr %chosen.sroa.13.0..sroa_idx, align 8
   store ptr %97, ptr %95, align 8
-  %104 = getelementptr i8, ptr %0, i64 10192
+  %104 = getelementptr i8, ptr %0, i64 10208
   store i32 -1, ptr %104, align 4
-  %105 = getelementptr i8, ptr %0, i64 10200
+  %105 = getelementptr i8, ptr %0, i64 10216
   store i64 1, ptr %105, align 8
-  %106 = getelementptr i8, ptr %0, i64 9045
+  %106 = getelementptr i8, ptr %0, i64 9061
   store i8 1, ptr %106, align 1
-  %107 = getelementptr i8, ptr %0, i64 8792
+  %107 = getelementptr i8, ptr %0, i64 8808
   %108 = tail call i32 @pthread_mutex_init(ptr %107, ptr null)
-  %109 = getelementptr i8, ptr %0, i64 8832
+  %109 = getelementptr i8, ptr %0, i64 8848
   %110 = tail call i32 @pthread_cond_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 8880
+  %111 = getelementptr i8, ptr %0, i64 8896
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %111, i8 0, i64 16, i1 false)
-  %112 = getelementptr i8, ptr %0, i64 8896
+  %112 = getelementptr i8, ptr %0, i64 8912
   %113 = tail call i32 @pthread_mutex_init(ptr %112, ptr null)
-  %114 = getelementptr i8, ptr %0, i64 8936
+  %114 = getelementptr i8, ptr %0, i64 8952
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %115 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %116 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %117 = call i32 @pthread_cond_init(ptr %114, ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %119 = getelementptr i8, ptr %0, i64 8984
+  %119 = getelementptr i8, ptr %0, i64 9000
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %120 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %121 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -63110,11 +63135,11 @@ merge:                                            ; preds = %entry
   %124 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %125 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %126 = add i32 %125, %124
-  %127 = getelementptr i8, ptr %0, i64 10144
+  %127 = getelementptr i8, ptr %0, i64 10160
   store i32 %126, ptr %127, align 4
   %128 = shl i32 %126, 1
-  %129 = getelementptr i8, ptr %0, i64 10592
-  %130 = getelementptr i8, ptr %0, i64 10600
+  %129 = getelementptr i8, ptr %0, i64 10608
+  %130 = getelementptr i8, ptr %0, i64 10616
   %131 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %130, i8 0, i64 16, i1 false)
   store ptr %131, ptr %129, align 8
@@ -63134,14 +63159,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %135 = shl i32 %126, 3
   %136 = call i32 @llvm.smax.i32(i32 %135, i32 65536)
-  %137 = getelementptr i8, ptr %0, i64 10152
+  %137 = getelementptr i8, ptr %0, i64 10168
   %138 = zext nneg i32 %136 to i64
-  %139 = getelementptr i8, ptr %0, i64 10160
+  %139 = getelementptr i8, ptr %0, i64 10176
   store i64 %power.0.i.i.i.i, ptr %139, align 8
   %140 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %138)
-  %141 = getelementptr i8, ptr %0, i64 10168
+  %141 = getelementptr i8, ptr %0, i64 10184
   store i64 %140, ptr %141, align 8
-  %142 = getelementptr i8, ptr %0, i64 10176
+  %142 = getelementptr i8, ptr %0, i64 10192
   %143 = mul i64 %power.0.i.i.i.i, 472
   %144 = call ptr @malloc(i64 %143)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %142, i8 0, i64 16, i1 false)
@@ -63151,8 +63176,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %145 = getelementptr i8, ptr %0, i64 10120
-  %146 = getelementptr i8, ptr %0, i64 10136
+  %145 = getelementptr i8, ptr %0, i64 10136
+  %146 = getelementptr i8, ptr %0, i64 10152
   %147 = load i64, ptr %146, align 8
   %.not.i.i.i = icmp slt i64 %147, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -63174,8 +63199,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %162, %and.lhs.true2.i.i ]
-  %153 = getelementptr i8, ptr %0, i64 10096
-  %154 = getelementptr i8, ptr %0, i64 10112
+  %153 = getelementptr i8, ptr %0, i64 10112
+  %154 = getelementptr i8, ptr %0, i64 10128
   %155 = load i64, ptr %154, align 8
   %.not.i37.i.i = icmp slt i64 %155, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
@@ -63198,9 +63223,9 @@ merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %161 = getelementptr i8, ptr %0, i64 10072
+  %161 = getelementptr i8, ptr %0, i64 10088
   %162 = sext i32 %126 to i64
-  %163 = getelementptr i8, ptr %0, i64 10088
+  %163 = getelementptr i8, ptr %0, i64 10104
   %164 = load i64, ptr %163, align 8
   %.not.i44.i.i = icmp slt i64 %164, %162
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
@@ -63283,19 +63308,19 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  call void @llvm.lifetime.start.p0(i64 622, ptr nonnull %chosen.sroa.16.i.i)
-  %188 = getelementptr i8, ptr %0, i64 7124
-  %189 = getelementptr i8, ptr %0, i64 8440
-  %190 = getelementptr i8, ptr %0, i64 8484
+  call void @llvm.lifetime.start.p0(i64 630, ptr nonnull %chosen.sroa.16.i.i)
+  %188 = getelementptr i8, ptr %0, i64 7132
+  %189 = getelementptr i8, ptr %0, i64 8456
+  %190 = getelementptr i8, ptr %0, i64 8500
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %190, ptr noundef nonnull align 4 dereferenceable(28) %188, i64 28, i1 false)
-  %191 = getelementptr i8, ptr %0, i64 8512
+  %191 = getelementptr i8, ptr %0, i64 8528
   %192 = load ptr, ptr %chosen.sroa.12.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %191, ptr %190, ptr %192)
-  %193 = getelementptr i8, ptr %0, i64 8728
+  %193 = getelementptr i8, ptr %0, i64 8744
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %195 = getelementptr i8, ptr %0, i64 8744
+  %195 = getelementptr i8, ptr %0, i64 8760
   store ptr %194, ptr %195, align 8
-  %196 = getelementptr i8, ptr %0, i64 8496
+  %196 = getelementptr i8, ptr %0, i64 8512
   %197 = load i32, ptr %196, align 4
   %198 = sext i32 %197 to i64
   %199 = shl nsw i64 %198, 2
@@ -63303,16 +63328,16 @@ merge.i:                                          ; preds = %merge.i.i
   %201 = sdiv i64 %200, 64
   %202 = shl nsw i64 %201, 6
   %203 = getelementptr i8, ptr %194, i64 %202
-  %204 = getelementptr i8, ptr %0, i64 8752
+  %204 = getelementptr i8, ptr %0, i64 8768
   store ptr %203, ptr %204, align 8
   %205 = shl nsw i64 %201, 7
   %206 = getelementptr i8, ptr %194, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 8760
+  %207 = getelementptr i8, ptr %0, i64 8776
   store ptr %206, ptr %207, align 8
   %208 = mul nsw i64 %201, 3
   %209 = mul nsw i64 %201, 192
   %210 = getelementptr i8, ptr %194, i64 %209
-  %211 = getelementptr i8, ptr %0, i64 8768
+  %211 = getelementptr i8, ptr %0, i64 8784
   store ptr %210, ptr %211, align 8
   %212 = mul i32 %197, 20
   %213 = sext i32 %212 to i64
@@ -63322,20 +63347,20 @@ merge.i:                                          ; preds = %merge.i.i
   %217 = add nsw i64 %216, %208
   %218 = shl nsw i64 %217, 6
   %219 = getelementptr i8, ptr %194, i64 %218
-  %220 = getelementptr i8, ptr %0, i64 8776
+  %220 = getelementptr i8, ptr %0, i64 8792
   store ptr %219, ptr %220, align 8
   %221 = add nsw i64 %217, %216
   %222 = shl i64 %221, 6
   store ptr %194, ptr %193, align 8
-  %223 = getelementptr i8, ptr %0, i64 8736
+  %223 = getelementptr i8, ptr %0, i64 8752
   store i64 %222, ptr %223, align 8
-  %224 = getelementptr i8, ptr %0, i64 8784
+  %224 = getelementptr i8, ptr %0, i64 8800
   store ptr null, ptr %224, align 8
-  %225 = getelementptr i8, ptr %0, i64 8560
+  %225 = getelementptr i8, ptr %0, i64 8576
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %189, i8 0, i64 44, i1 false)
   %226 = load ptr, ptr %225, align 8
   store i32 0, ptr %226, align 4
-  %227 = getelementptr i8, ptr %0, i64 8688
+  %227 = getelementptr i8, ptr %0, i64 8704
   %228 = load ptr, ptr %227, align 8
   store i32 0, ptr %228, align 4
   %229 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -63344,29 +63369,29 @@ merge.i:                                          ; preds = %merge.i.i
   %232 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %233 = getelementptr i8, ptr %0, i64 6504
   %chosen.sroa.16.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.16.i.i, i64 6
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(616) %chosen.sroa.16.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(616) %233, i64 616, i1 false)
-  %234 = getelementptr i8, ptr %0, i64 7168
-  %235 = getelementptr i8, ptr %0, i64 7816
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1272) %235, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7180
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(624) %chosen.sroa.16.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %233, i64 624, i1 false)
+  %234 = getelementptr i8, ptr %0, i64 7176
+  %235 = getelementptr i8, ptr %0, i64 7832
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %235, i8 0, i64 624, i1 false)
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7188
   %236 = load <4 x i32>, ptr %100, align 4
   store <4 x i32> %236, ptr %234, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7184
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7192
   store i32 %229, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7188
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7196
   store i32 %230, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7192
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7200
   store i8 %231, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7193
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7201
   store i8 %232, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.16.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7194
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(622) %chosen.sroa.16.0..sroa_idx.i.i, ptr noundef nonnull align 2 dereferenceable(622) %chosen.sroa.16.i.i, i64 622, i1 false)
-  %237 = getelementptr i8, ptr %0, i64 8032
+  %chosen.sroa.16.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7202
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.16.0..sroa_idx.i.i, ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.16.i.i, i64 630, i1 false)
+  %237 = getelementptr i8, ptr %0, i64 8048
   store ptr %189, ptr %237, align 8
-  %238 = getelementptr i8, ptr %0, i64 8352
+  %238 = getelementptr i8, ptr %0, i64 8368
   %239 = extractelement <4 x i32> %236, i64 3
   store i32 %239, ptr %238, align 4
-  %240 = getelementptr i8, ptr %0, i64 8488
+  %240 = getelementptr i8, ptr %0, i64 8504
   %241 = load i32, ptr %240, align 4
   %242 = icmp sgt i32 %239, %241
   br i1 %242, label %then.i.i.i, label %merge.i.i26.i
@@ -63432,9 +63457,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %249, ptr %235, align 4
-  %259 = getelementptr i8, ptr %0, i64 7820
+  %259 = getelementptr i8, ptr %0, i64 7836
   store i32 %249, ptr %259, align 4
-  %260 = getelementptr i8, ptr %0, i64 7824
+  %260 = getelementptr i8, ptr %0, i64 7840
   store i32 %251, ptr %260, align 4
   %261 = shl nuw i32 %249, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %261, i32 536870912)
@@ -63447,43 +63472,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %263 = getelementptr i8, ptr %0, i64 7840
+  %263 = getelementptr i8, ptr %0, i64 7856
   store i32 %count.0.i.i.i.i.i, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 7856
+  %264 = getelementptr i8, ptr %0, i64 7872
   store i64 -1, ptr %264, align 8
-  %265 = getelementptr i8, ptr %0, i64 7844
+  %265 = getelementptr i8, ptr %0, i64 7860
   store i32 -1, ptr %265, align 4
-  %266 = getelementptr i8, ptr %0, i64 7848
+  %266 = getelementptr i8, ptr %0, i64 7864
   store i32 -1, ptr %266, align 4
   %267 = call i32 @llvm.umax.i32(i32 %249, i32 1)
   %268 = zext nneg i32 %267 to i64
   %269 = call ptr @calloc(i64 %268, i64 40)
-  %270 = getelementptr i8, ptr %0, i64 7880
+  %270 = getelementptr i8, ptr %0, i64 7896
   store ptr %269, ptr %270, align 8
   %271 = zext nneg i32 %249 to i64
   %272 = zext nneg i32 %251 to i64
   %273 = mul nuw nsw i64 %272, %271
   %274 = call i64 @llvm.umax.i64(i64 %273, i64 1)
   %275 = call noalias noundef ptr @calloc(i64 %274, i64 4)
-  %276 = getelementptr i8, ptr %0, i64 7888
+  %276 = getelementptr i8, ptr %0, i64 7904
   store ptr %275, ptr %276, align 8
   %277 = call i64 @llvm.umax.i64(i64 %271, i64 1)
   %278 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 7896
+  %279 = getelementptr i8, ptr %0, i64 7912
   store ptr %278, ptr %279, align 8
   %280 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %281 = zext nneg i32 %280 to i64
   %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 7904
+  %283 = getelementptr i8, ptr %0, i64 7920
   store ptr %282, ptr %283, align 8
   %284 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %285 = getelementptr i8, ptr %0, i64 7912
+  %285 = getelementptr i8, ptr %0, i64 7928
   store ptr %284, ptr %285, align 8
   %286 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 7920
+  %287 = getelementptr i8, ptr %0, i64 7936
   store ptr %286, ptr %287, align 8
   %288 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 7928
+  %289 = getelementptr i8, ptr %0, i64 7944
   store ptr %288, ptr %289, align 8
   %290 = icmp eq ptr %269, null
   br i1 %290, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -63584,7 +63609,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %320 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %249, %forcond.preheader.i.i.i.i ]
-  %321 = getelementptr i8, ptr %0, i64 7828
+  %321 = getelementptr i8, ptr %0, i64 7844
   store i32 0, ptr %321, align 4
   %322 = icmp sgt i32 %320, 0
   br i1 %322, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -63701,31 +63726,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %376, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %377 = getelementptr i8, ptr %0, i64 7936
+  %377 = getelementptr i8, ptr %0, i64 7952
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %377, i8 0, i64 96, i1 false)
-  %378 = getelementptr i8, ptr %0, i64 7992
+  %378 = getelementptr i8, ptr %0, i64 8008
   %379 = call i32 @pthread_mutex_init(ptr %378, ptr null)
   %380 = shl nuw nsw i64 %271, 1
   %381 = add nuw nsw i64 %380, 2
   store i64 %381, ptr %377, align 8
-  %382 = getelementptr i8, ptr %0, i64 7960
+  %382 = getelementptr i8, ptr %0, i64 7976
   store i32 %251, ptr %382, align 4
   %383 = mul nuw nsw i64 %381, 24
   %384 = call ptr @malloc(i64 %383)
-  %385 = getelementptr i8, ptr %0, i64 7968
+  %385 = getelementptr i8, ptr %0, i64 7984
   store ptr %384, ptr %385, align 8
   %386 = shl nuw nsw i64 %272, 2
   %387 = mul i64 %386, %381
   %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 7976
+  %389 = getelementptr i8, ptr %0, i64 7992
   store ptr %388, ptr %389, align 8
   %390 = shl nuw nsw i64 %271, 2
   %391 = or disjoint i64 %390, 1
   %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 7984
+  %393 = getelementptr i8, ptr %0, i64 8000
   store ptr %392, ptr %393, align 8
   %394 = call i32 @eventfd(i32 0, i32 526336)
-  %395 = getelementptr i8, ptr %0, i64 7964
+  %395 = getelementptr i8, ptr %0, i64 7980
   store i32 %394, ptr %395, align 4
   %396 = load ptr, ptr %385, align 8
   %397 = icmp eq ptr %396, null
@@ -63804,9 +63829,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %419, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %420 = getelementptr i8, ptr %0, i64 8232
-  %421 = getelementptr i8, ptr %0, i64 8240
-  %422 = getelementptr i8, ptr %0, i64 8248
+  %420 = getelementptr i8, ptr %0, i64 8248
+  %421 = getelementptr i8, ptr %0, i64 8256
+  %422 = getelementptr i8, ptr %0, i64 8264
   %.pre.i69.i.i.i = load i64, ptr %421, align 8
   br label %forbody.i70.i.i.i
 
@@ -63850,10 +63875,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %439 = getelementptr i8, ptr %0, i64 8040
+  %439 = getelementptr i8, ptr %0, i64 8056
   %440 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %441 = sext i32 %440 to i64
-  %442 = getelementptr i8, ptr %0, i64 8056
+  %442 = getelementptr i8, ptr %0, i64 8072
   %443 = load i64, ptr %442, align 8
   %.not.i.i.i.i.i = icmp slt i64 %443, %441
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -63874,21 +63899,21 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %449 = getelementptr i8, ptr %0, i64 8256
+  %449 = getelementptr i8, ptr %0, i64 8272
   %450 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %451 = sext i32 %450 to i64
   %452 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %449, i64 %451)
   br i1 %452, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8208
+  %453 = getelementptr i8, ptr %0, i64 8224
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
   %456 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %453, i64 %455)
   br i1 %456, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8184
+  %457 = getelementptr i8, ptr %0, i64 8200
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
   %460 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %457, i64 %459)
@@ -63896,9 +63921,9 @@ and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %an
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %461 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %471, %and.lhs.true5.i.i.i.i ]
-  %462 = getelementptr i8, ptr %0, i64 8160
+  %462 = getelementptr i8, ptr %0, i64 8176
   %463 = sext i32 %461 to i64
-  %464 = getelementptr i8, ptr %0, i64 8176
+  %464 = getelementptr i8, ptr %0, i64 8192
   %465 = load i64, ptr %464, align 8
   %.not.i77.i.i.i = icmp slt i64 %465, %463
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -63920,10 +63945,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %471 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %483, %and.lhs.true6.i.i.i.i ]
-  %472 = getelementptr i8, ptr %0, i64 8136
+  %472 = getelementptr i8, ptr %0, i64 8152
   %473 = shl i32 %471, 2
   %474 = sext i32 %473 to i64
-  %475 = getelementptr i8, ptr %0, i64 8152
+  %475 = getelementptr i8, ptr %0, i64 8168
   %476 = load i64, ptr %475, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %476, %474
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -63945,10 +63970,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %482 = getelementptr i8, ptr %0, i64 8112
+  %482 = getelementptr i8, ptr %0, i64 8128
   %483 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %484 = sext i32 %483 to i64
-  %485 = getelementptr i8, ptr %0, i64 8128
+  %485 = getelementptr i8, ptr %0, i64 8144
   %486 = load i64, ptr %485, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %486, %484
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -63971,8 +63996,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %502, %and.lhs.true8.i.i.i.i ]
-  %492 = getelementptr i8, ptr %0, i64 8088
-  %493 = getelementptr i8, ptr %0, i64 8104
+  %492 = getelementptr i8, ptr %0, i64 8104
+  %493 = getelementptr i8, ptr %0, i64 8120
   %494 = load i64, ptr %493, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %494, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -63993,10 +64018,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %500 = getelementptr i8, ptr %0, i64 8064
+  %500 = getelementptr i8, ptr %0, i64 8080
   %501 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %502 = sext i32 %501 to i64
-  %503 = getelementptr i8, ptr %0, i64 8080
+  %503 = getelementptr i8, ptr %0, i64 8096
   %504 = load i64, ptr %503, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %504, %502
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -64019,7 +64044,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %510 = getelementptr i8, ptr %0, i64 8280
+  %510 = getelementptr i8, ptr %0, i64 8296
   %511 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %512 = sext i32 %511 to i64
   %513 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %510, i64 %512)
@@ -64052,44 +64077,44 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 "$Loop.init_scheduler.exit.thread.i":             ; preds = %"$printable.clean.exit76.i.i.i", %then17.i.i.i, %"$printable.clean.exit39.i.i.i.i", %then5.i60.i.i.i, %"$printable.clean.exit.i64.i.i.i", %then.i62.i.i.i, %"$printable.clean.exit74.i.i.i.i", %then5.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i
   %common.ret.op.i.i.ph.i = phi i32 [ 3, %then.i62.i.i.i ], [ 3, %"$printable.clean.exit.i64.i.i.i" ], [ 6, %then5.i60.i.i.i ], [ 6, %"$printable.clean.exit39.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 3, %then5.i.i.i.i ], [ 3, %"$printable.clean.exit74.i.i.i.i" ], [ 3, %"$printable.clean.exit76.i.i.i" ], [ 3, %then17.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 622, ptr nonnull %chosen.sroa.16.i.i)
+  call void @llvm.lifetime.end.p0(i64 630, ptr nonnull %chosen.sroa.16.i.i)
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  call void @llvm.lifetime.end.p0(i64 622, ptr nonnull %chosen.sroa.16.i.i)
-  %520 = getelementptr i8, ptr %0, i64 10224
-  %521 = getelementptr i8, ptr %0, i64 8376
+  call void @llvm.lifetime.end.p0(i64 630, ptr nonnull %chosen.sroa.16.i.i)
+  %520 = getelementptr i8, ptr %0, i64 10240
+  %521 = getelementptr i8, ptr %0, i64 8392
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %520, ptr noundef nonnull align 8 dereferenceable(64) %521, i64 64, i1 false)
   %522 = load i32, ptr %259, align 4
-  %523 = getelementptr i8, ptr %0, i64 10288
+  %523 = getelementptr i8, ptr %0, i64 10304
   store i32 %522, ptr %523, align 4
-  %524 = getelementptr i8, ptr %0, i64 10292
+  %524 = getelementptr i8, ptr %0, i64 10308
   %525 = load <2 x i32>, ptr %321, align 4
   store <2 x i32> %525, ptr %524, align 4
-  %526 = getelementptr i8, ptr %0, i64 7836
+  %526 = getelementptr i8, ptr %0, i64 7852
   %527 = load i32, ptr %526, align 4
-  %528 = getelementptr i8, ptr %0, i64 10300
+  %528 = getelementptr i8, ptr %0, i64 10316
   store i32 %527, ptr %528, align 4
-  %529 = getelementptr i8, ptr %0, i64 7872
+  %529 = getelementptr i8, ptr %0, i64 7888
   %530 = load i64, ptr %529, align 8
-  %531 = getelementptr i8, ptr %0, i64 10304
+  %531 = getelementptr i8, ptr %0, i64 10320
   store i64 %530, ptr %531, align 8
-  %532 = getelementptr i8, ptr %0, i64 8048
+  %532 = getelementptr i8, ptr %0, i64 8064
   %533 = load i64, ptr %532, align 8
   %534 = trunc i64 %533 to i32
-  %535 = getelementptr i8, ptr %0, i64 10312
+  %535 = getelementptr i8, ptr %0, i64 10328
   store i32 %534, ptr %535, align 4
-  %536 = getelementptr i8, ptr %0, i64 8072
+  %536 = getelementptr i8, ptr %0, i64 8088
   %537 = load i64, ptr %536, align 8
   %538 = trunc i64 %537 to i32
-  %539 = getelementptr i8, ptr %0, i64 10316
+  %539 = getelementptr i8, ptr %0, i64 10332
   store i32 %538, ptr %539, align 4
-  %540 = getelementptr i8, ptr %0, i64 8360
+  %540 = getelementptr i8, ptr %0, i64 8376
   %541 = load i32, ptr %540, align 4
-  %542 = getelementptr i8, ptr %0, i64 10320
+  %542 = getelementptr i8, ptr %0, i64 10336
   store i32 %541, ptr %542, align 4
-  %543 = getelementptr i8, ptr %0, i64 10360
-  %544 = getelementptr i8, ptr %0, i64 10328
+  %543 = getelementptr i8, ptr %0, i64 10376
+  %544 = getelementptr i8, ptr %0, i64 10344
   %545 = load <4 x i64>, ptr %543, align 8
   store <4 x i64> %545, ptr %544, align 8
   br label %common.ret
@@ -64280,19 +64305,19 @@ merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8792
+  %49 = getelementptr i8, ptr %35, i64 8808
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 8880
+  %51 = getelementptr i8, ptr %35, i64 8896
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 8888
+  %54 = getelementptr i8, ptr %35, i64 8904
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 8832
+  %56 = getelementptr i8, ptr %35, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -64305,15 +64330,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 8896
+  %60 = getelementptr i8, ptr %35, i64 8912
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9045
+  %62 = getelementptr i8, ptr %35, i64 9061
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9046
+  %65 = getelementptr i8, ptr %35, i64 9062
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -64343,11 +64368,11 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   %77 = load i32, ptr %76, align 4, !noalias !139
   %78 = getelementptr i8, ptr %35, i64 6480
   %79 = load i32, ptr %78, align 4, !noalias !139
-  %80 = getelementptr i8, ptr %35, i64 7140
+  %80 = getelementptr i8, ptr %35, i64 7148
   %81 = load i32, ptr %80, align 4, !noalias !139
   %82 = getelementptr i8, ptr %35, i64 6476
   %83 = load i32, ptr %82, align 4, !noalias !139
-  %84 = getelementptr i8, ptr %35, i64 10288
+  %84 = getelementptr i8, ptr %35, i64 10304
   %85 = load i32, ptr %84, align 4, !noalias !139
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -64363,7 +64388,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7172
+  %87 = getelementptr i8, ptr %35, i64 7180
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -64393,7 +64418,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8240
+  %98 = getelementptr i8, ptr %35, i64 8256
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
@@ -64477,7 +64502,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %125, ptr %127, align 8
   %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %128, align 4
-  %129 = getelementptr i8, ptr %35, i64 8232
+  %129 = getelementptr i8, ptr %35, i64 8248
   %130 = load i64, ptr %98, align 8
   %131 = add i64 %130, -1
   store i64 %131, ptr %98, align 8
@@ -64485,9 +64510,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %133 = getelementptr i32, ptr %132, i64 %131
   %134 = load i32, ptr %133, align 4
   store i32 %134, ptr %109, align 4
-  %135 = getelementptr i8, ptr %35, i64 8088
+  %135 = getelementptr i8, ptr %35, i64 8104
   %136 = load ptr, ptr %135, align 8
-  %137 = getelementptr i8, ptr %35, i64 8096
+  %137 = getelementptr i8, ptr %35, i64 8112
   %138 = load i64, ptr %137, align 8
   %139 = getelementptr ptr, ptr %136, i64 %138
   store ptr %calloc.i.i.i.i, ptr %139, align 8
@@ -64508,16 +64533,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %143 = call i32 @pthread_mutex_lock(ptr %60)
-  %144 = getelementptr i8, ptr %35, i64 9043
+  %144 = getelementptr i8, ptr %35, i64 9059
   store i8 1, ptr %144, align 1
-  %145 = getelementptr i8, ptr %35, i64 8936
+  %145 = getelementptr i8, ptr %35, i64 8952
   %146 = call i32 @pthread_cond_signal(ptr %145)
   %147 = call i32 @pthread_mutex_unlock(ptr %60)
   %148 = call i32 @pthread_mutex_lock(ptr %49)
   %149 = load i64, ptr %54, align 8
   %150 = add i64 %149, 1
   store i64 %150, ptr %54, align 8
-  %151 = getelementptr i8, ptr %35, i64 8832
+  %151 = getelementptr i8, ptr %35, i64 8848
   %152 = call i32 @pthread_cond_broadcast(ptr %151)
   %153 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -64579,38 +64604,38 @@ condition.preheader:                              ; preds = %entry
   br i1 %15, label %whilebody.lr.ph, label %common.ret
 
 whilebody.lr.ph:                                  ; preds = %condition.preheader
-  %16 = getelementptr i8, ptr %0, i64 2028
+  %16 = getelementptr i8, ptr %0, i64 2044
   %17 = getelementptr i8, ptr %0, i64 32
-  %18 = getelementptr i8, ptr %0, i64 2040
-  %19 = getelementptr i8, ptr %0, i64 1984
-  %20 = getelementptr i8, ptr %0, i64 2328
-  %21 = getelementptr i8, ptr %0, i64 2104
-  %22 = getelementptr i8, ptr %0, i64 2232
+  %18 = getelementptr i8, ptr %0, i64 2056
+  %19 = getelementptr i8, ptr %0, i64 2000
+  %20 = getelementptr i8, ptr %0, i64 2344
+  %21 = getelementptr i8, ptr %0, i64 2120
+  %22 = getelementptr i8, ptr %0, i64 2248
   %23 = getelementptr i8, ptr %1, i64 72
   %24 = getelementptr i8, ptr %1, i64 16
   %25 = getelementptr i8, ptr %0, i64 20
-  %26 = getelementptr i8, ptr %0, i64 2036
-  %27 = getelementptr i8, ptr %0, i64 2264
-  %28 = getelementptr i8, ptr %0, i64 2072
-  %29 = getelementptr i8, ptr %0, i64 2080
-  %30 = getelementptr i8, ptr %0, i64 2088
-  %31 = getelementptr i8, ptr %0, i64 2112
-  %32 = getelementptr i8, ptr %0, i64 1992
-  %33 = getelementptr i8, ptr %0, i64 2120
+  %26 = getelementptr i8, ptr %0, i64 2052
+  %27 = getelementptr i8, ptr %0, i64 2280
+  %28 = getelementptr i8, ptr %0, i64 2088
+  %29 = getelementptr i8, ptr %0, i64 2096
+  %30 = getelementptr i8, ptr %0, i64 2104
+  %31 = getelementptr i8, ptr %0, i64 2128
+  %32 = getelementptr i8, ptr %0, i64 2008
+  %33 = getelementptr i8, ptr %0, i64 2136
   %.not.i = icmp ne ptr %3, null
   %brmerge.not.i = and i1 %.not.i, %2
-  %34 = getelementptr i8, ptr %0, i64 2000
-  %35 = getelementptr i8, ptr %0, i64 2128
-  %36 = getelementptr i8, ptr %0, i64 2052
-  %37 = getelementptr i8, ptr %0, i64 1896
-  %38 = getelementptr i8, ptr %0, i64 1900
-  %39 = getelementptr i8, ptr %0, i64 1576
-  %40 = getelementptr i8, ptr %0, i64 2272
-  %41 = getelementptr i8, ptr %0, i64 1920
-  %42 = getelementptr i8, ptr %0, i64 724
-  %43 = getelementptr i8, ptr %0, i64 1936
-  %44 = getelementptr i8, ptr %0, i64 1988
-  %45 = getelementptr i8, ptr %0, i64 1928
+  %34 = getelementptr i8, ptr %0, i64 2016
+  %35 = getelementptr i8, ptr %0, i64 2144
+  %36 = getelementptr i8, ptr %0, i64 2068
+  %37 = getelementptr i8, ptr %0, i64 1912
+  %38 = getelementptr i8, ptr %0, i64 1916
+  %39 = getelementptr i8, ptr %0, i64 1592
+  %40 = getelementptr i8, ptr %0, i64 2288
+  %41 = getelementptr i8, ptr %0, i64 1936
+  %42 = getelementptr i8, ptr %0, i64 732
+  %43 = getelementptr i8, ptr %0, i64 1952
+  %44 = getelementptr i8, ptr %0, i64 2004
+  %45 = getelementptr i8, ptr %0, i64 1944
   %46 = getelementptr i8, ptr %1, i64 379
   br label %whilebody
 
@@ -64846,7 +64871,7 @@ then.i.i:                                         ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
 then2.i46.i:                                      ; preds = %then.i.i
-  %156 = getelementptr i8, ptr %0, i64 2590
+  %156 = getelementptr i8, ptr %0, i64 2606
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %156, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
@@ -65160,19 +65185,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8792
+  %83 = getelementptr i8, ptr %28, i64 8808
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 8880
+  %85 = getelementptr i8, ptr %28, i64 8896
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 8888
+  %88 = getelementptr i8, ptr %28, i64 8904
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 8832
+  %90 = getelementptr i8, ptr %28, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -65184,15 +65209,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 8896
+  %94 = getelementptr i8, ptr %28, i64 8912
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9045
+  %96 = getelementptr i8, ptr %28, i64 9061
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9046
+  %99 = getelementptr i8, ptr %28, i64 9062
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -65294,7 +65319,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7172
+  %127 = getelementptr i8, ptr %28, i64 7180
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -65367,18 +65392,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 7828
+  %167 = getelementptr i8, ptr %28, i64 7844
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 7836
+  %168 = getelementptr i8, ptr %28, i64 7852
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 7828
+  %171 = getelementptr i8, ptr %28, i64 7844
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 7836
+  %172 = getelementptr i8, ptr %28, i64 7852
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -65402,7 +65427,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 7820
+  %188 = getelementptr i8, ptr %28, i64 7836
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.31", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -65429,34 +65454,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8440
-  %198 = getelementptr i8, ptr %28, i64 8784
-  %199 = getelementptr i8, ptr %28, i64 8560
-  %200 = getelementptr i8, ptr %28, i64 8688
+  %197 = getelementptr i8, ptr %28, i64 8456
+  %198 = getelementptr i8, ptr %28, i64 8800
+  %199 = getelementptr i8, ptr %28, i64 8576
+  %200 = getelementptr i8, ptr %28, i64 8704
   %201 = getelementptr i8, ptr %28, i64 6476
-  %202 = getelementptr i8, ptr %28, i64 8552
-  %203 = getelementptr i8, ptr %28, i64 8492
-  %204 = getelementptr i8, ptr %28, i64 8720
-  %205 = getelementptr i8, ptr %28, i64 8528
-  %206 = getelementptr i8, ptr %28, i64 8536
-  %207 = getelementptr i8, ptr %28, i64 8544
-  %208 = getelementptr i8, ptr %28, i64 8568
-  %209 = getelementptr i8, ptr %28, i64 8448
-  %210 = getelementptr i8, ptr %28, i64 8576
-  %211 = getelementptr i8, ptr %28, i64 8452
-  %212 = getelementptr i8, ptr %28, i64 8444
-  %213 = getelementptr i8, ptr %28, i64 7168
+  %202 = getelementptr i8, ptr %28, i64 8568
+  %203 = getelementptr i8, ptr %28, i64 8508
+  %204 = getelementptr i8, ptr %28, i64 8736
+  %205 = getelementptr i8, ptr %28, i64 8544
+  %206 = getelementptr i8, ptr %28, i64 8552
+  %207 = getelementptr i8, ptr %28, i64 8560
+  %208 = getelementptr i8, ptr %28, i64 8584
+  %209 = getelementptr i8, ptr %28, i64 8464
+  %210 = getelementptr i8, ptr %28, i64 8592
+  %211 = getelementptr i8, ptr %28, i64 8468
+  %212 = getelementptr i8, ptr %28, i64 8460
+  %213 = getelementptr i8, ptr %28, i64 7176
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8352
-  %215 = getelementptr i8, ptr %28, i64 8356
-  %216 = getelementptr i8, ptr %28, i64 8032
-  %217 = getelementptr i8, ptr %28, i64 8728
-  %218 = getelementptr i8, ptr %28, i64 8376
-  %219 = getelementptr i8, ptr %28, i64 7180
-  %220 = getelementptr i8, ptr %28, i64 8392
-  %221 = getelementptr i8, ptr %28, i64 8384
-  %222 = getelementptr i8, ptr %28, i64 8752
-  %223 = getelementptr i8, ptr %28, i64 8744
+  %214 = getelementptr i8, ptr %28, i64 8368
+  %215 = getelementptr i8, ptr %28, i64 8372
+  %216 = getelementptr i8, ptr %28, i64 8048
+  %217 = getelementptr i8, ptr %28, i64 8744
+  %218 = getelementptr i8, ptr %28, i64 8392
+  %219 = getelementptr i8, ptr %28, i64 7188
+  %220 = getelementptr i8, ptr %28, i64 8408
+  %221 = getelementptr i8, ptr %28, i64 8400
+  %222 = getelementptr i8, ptr %28, i64 8768
+  %223 = getelementptr i8, ptr %28, i64 8760
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -65778,7 +65803,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9046
+  %402 = getelementptr i8, ptr %28, i64 9062
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -65942,16 +65967,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9043
+  %475 = getelementptr i8, ptr %28, i64 9059
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 8936
+  %476 = getelementptr i8, ptr %28, i64 8952
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 8832
+  %482 = getelementptr i8, ptr %28, i64 8848
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -65966,8 +65991,8 @@ entry:
   %raw.i68 = alloca [1024 x i8], align 1
   %raw.i64 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %7 = getelementptr i8, ptr %0, i64 2028
-  %8 = getelementptr i8, ptr %0, i64 2040
+  %7 = getelementptr i8, ptr %0, i64 2044
+  %8 = getelementptr i8, ptr %0, i64 2056
   %9 = load i32, ptr %8, align 4
   %10 = icmp slt i32 %1, 0
   %11 = icmp slt i32 %9, %1
