@@ -261,7 +261,7 @@ def test_the_budget_is_zero_on_the_cpu_device_and_80_on_one_that_works_on_its_ow
         assert plan_of(CAPITALS, step_budget_ms=budget)["step_budget_ms"] == budget
 
 
-LONG_STEPS = {"is_manual": 0, "plans_ahead": 1, "step_budget_ms": 1000, "step_us": 800_000}
+LONG_STEPS = {"is_manual": 0, "plans_ahead": 1, "step_budget_ms": 10_000, "step_us": 1_600_000}
 ROOM = {"max_seq": 4096, "num_pages": 2048}
 
 
@@ -304,12 +304,12 @@ def test_steps_that_end_early_bring_planning_forward():
 
 
 def test_whoever_takes_the_engine_waits_for_no_planning():
-    with Ledger(**LONG_STEPS, **ROOM) as ledger:
+    with Ledger(**{**LONG_STEPS, **ROOM, "step_us": 8_000_000}) as ledger:
         ledger.submit(request(4, max_tokens=4000))
-        assert ledger.wait(60)
+        time.sleep(LATE)
         began = time.monotonic()
         ledger.prefill(prompt_of(12, 2))
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("step_us", [5_001, 5_050, 5_300])
