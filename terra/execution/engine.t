@@ -50,6 +50,7 @@ terra Engine:start_loop(message : &C.glm_message) : int32
   chosen.prefill_chunk = planned.options.prefill_chunk
   chosen.max_queue = planned.options.max_queue
   chosen.prefix_cache = planned.options.prefix_cache ~= 0
+  chosen.caches_answers = planned.caches_answers
   chosen.kv_events = planned.options.kv_events ~= 0
   chosen.costs = self.step_costs
   chosen.shape = planned.shape

@@ -24,6 +24,7 @@ local struct LoopOptions {
   prefill_chunk : int32
   max_queue : int32
   prefix_cache : bool
+  caches_answers : bool
   kv_events : bool
   costs : costs.StepCosts
   plans_ahead : bool
@@ -158,6 +159,7 @@ local Loop = terralib.memoize(function(RankGroup)
     chosen.prefill_chunk = o.prefill_chunk
     chosen.max_live = self.max_live
     chosen.prefix_cache = o.prefix_cache
+    chosen.caches_answers = o.caches_answers
     chosen.kv_events = o.kv_events
     chosen.costs = o.costs
     return self.scheduler:init(&chosen, &self.step, message)

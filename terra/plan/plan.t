@@ -42,6 +42,7 @@ local struct Plan {
   plans_ahead : bool
   step_budget_ms : int32
   merges_shared : bool
+  caches_answers : bool
   memory_available : int64
   pages_per_request : int32
   wanted_pages : int64
@@ -172,6 +173,7 @@ terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : 
   self.uses_graphs = info.supports_graphs ~= 0 and o.graphs ~= 0 and o.check_operations == 0
   var layout = self:layout(0)
   self.merges_shared = info.merges_shared_expert ~= 0 and layout:can_merge_shared()
+  self.caches_answers = info.has_one_attention ~= 0
   self.plans_ahead = o.plan_ahead > 0 or (o.plan_ahead < 0 and info.is_asynchronous ~= 0)
   self.step_budget_ms = o.step_budget_ms
   if o.step_budget_ms < 0 then

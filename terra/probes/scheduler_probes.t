@@ -115,6 +115,7 @@ local struct LedgerOptions {
   max_logit_rows : int32
   max_queue : int32
   prefix_cache : int32
+  caches_answers : int32
   vocab_size : int32
   eos_token : int32
   is_manual : int32
@@ -181,6 +182,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   chosen.prefill_chunk = o.prefill_chunk
   chosen.max_queue = o.max_queue
   chosen.prefix_cache = o.prefix_cache ~= 0
+  chosen.caches_answers = o.caches_answers ~= 0
   chosen.plans_ahead = o.plans_ahead ~= 0
   chosen.kv_events = o.kv_events ~= 0
   chosen.costs = costs_of(o)
@@ -335,7 +337,7 @@ local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, n
   var num_pages = o.max_batch * shape.max_pages_per_sequence
   var chosen = scheduler.SchedulerOptions {
     num_pages = num_pages, page_size = o.page_size, max_seq = o.max_seq, max_sequences = o.max_batch,
-    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, kv_events = false, costs = costs.unbounded(),
+    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, caches_answers = true, kv_events = false, costs = costs.unbounded(),
   }
   var limits = request.Limits {
     vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = num_pages,

@@ -26,7 +26,11 @@ terra Scheduler:register_pages(item : &Sequence)
   end
   check.invariant(item.num_computed <= item.tokens.size, "pages of tokens that are not known enter the prefix cache")
   var page_size = self.options.page_size
-  while (item.num_registered + 1) * page_size <= item.num_computed do
+  var computed = item.num_computed
+  if not self.options.caches_answers and computed > item.prompt_length then
+    computed = item.prompt_length
+  end
+  while (item.num_registered + 1) * page_size <= computed do
     var index = item.num_registered
     var parent = none
     if index > 0 then

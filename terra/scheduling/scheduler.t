@@ -20,6 +20,7 @@ local struct SchedulerOptions {
   prefill_chunk : int32
   max_live : int32
   prefix_cache : bool
+  caches_answers : bool
   kv_events : bool
   costs : costs.StepCosts
 }

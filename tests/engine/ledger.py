@@ -37,6 +37,7 @@ DEFAULTS = {
     "max_logit_rows": 8,
     "max_queue": 64,
     "prefix_cache": 1,
+    "caches_answers": 1,
     "vocab_size": 97,
     "eos_token": -1,
     "is_manual": 1,

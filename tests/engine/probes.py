@@ -36,6 +36,7 @@ LEDGER_FIELDS = (
     "max_logit_rows",
     "max_queue",
     "prefix_cache",
+    "caches_answers",
     "vocab_size",
     "eos_token",
     "is_manual",

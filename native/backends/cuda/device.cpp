@@ -205,6 +205,7 @@ void kind_info(glm_device_info* info) {
   info->page_size_multiple = kernels::kBlockTokens;
   info->is_asynchronous = 1;
   info->merges_shared_expert = 1;
+  info->has_one_attention = 0;
   info->memory_total_bytes = 0;
   info->memory_free_bytes = 0;
   std::snprintf(info->name, sizeof info->name, "NVIDIA GPU");

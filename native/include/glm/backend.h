@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 7
+#define GLM_BACKEND_ABI_VERSION 8
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -44,6 +44,7 @@ typedef struct glm_device_info {
   int32_t page_size_multiple;
   int32_t is_asynchronous;
   int32_t merges_shared_expert;
+  int32_t has_one_attention;
   char name[128];
 } glm_device_info;
 

@@ -97,10 +97,10 @@ target triple = "x86_64-pc-linux-gnu"
 %91 = type { i32, i32, i32, i32, i32, %89 }
 %92 = type { ptr, ptr, [16 x i8], [4096 x i8] }
 %93 = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %15 }
-%94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %96, %15, i8, [512 x i8] }
+%94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %96, %15, i8, [512 x i8] }
 %95 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
 %96 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%97 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, [128 x i8] }
+%97 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, i32, [128 x i8] }
 %98 = type { ptr, ptr, ptr, ptr, ptr, i32 }
 %99 = type { i32, i32, i32, i32, ptr }
 %100 = type { i32, i32, ptr }
@@ -1070,7 +1070,7 @@ entry:
   %3 = icmp sgt i64 %.val, 0
   br i1 %3, label %merge, label %common.ret
 
-common.ret.sink.split:                            ; preds = %merge1.i.i, %merge1.i21, %else3, %"$Loop.record_step.exit"
+common.ret.sink.split:                            ; preds = %merge1.i.i28, %merge1.i21, %else3, %"$Loop.record_step.exit"
   store i64 0, ptr %2, align 8
   br label %common.ret
 
@@ -1099,8 +1099,8 @@ merge:                                            ; preds = %entry
   %17 = getelementptr i8, ptr %0, i64 3920
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
-  %.neg29 = sub i64 %.neg, %7
-  %19 = add i64 %.neg29, %16
+  %.neg30 = sub i64 %.neg, %7
+  %19 = add i64 %.neg30, %16
   %20 = add i64 %19, %18
   store i64 %20, ptr %17, align 8
   %21 = icmp eq i32 %10, 0
@@ -1251,116 +1251,129 @@ then.i.i:                                         ; preds = %merge1.i
 forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
   %91 = getelementptr i8, ptr %0, i64 744
   %92 = getelementptr i8, ptr %0, i64 724
-  %93 = getelementptr i8, ptr %0, i64 1440
-  %94 = getelementptr i8, ptr %0, i64 1376
-  %95 = getelementptr i8, ptr %0, i64 1384
-  %96 = getelementptr i8, ptr %0, i64 1416
-  %97 = getelementptr i8, ptr %0, i64 1400
-  %98 = getelementptr i8, ptr %0, i64 1464
-  %99 = getelementptr i8, ptr %0, i64 1448
-  %100 = getelementptr i8, ptr %0, i64 1424
-  %101 = getelementptr i8, ptr %0, i64 1404
-  %102 = getelementptr i8, ptr %0, i64 1408
-  %103 = getelementptr i8, ptr %0, i64 1396
-  %104 = getelementptr i8, ptr %0, i64 1392
-  %105 = getelementptr i8, ptr %0, i64 1456
-  %106 = getelementptr i8, ptr %0, i64 1388
-  %107 = getelementptr i8, ptr %0, i64 1592
-  %108 = getelementptr i8, ptr %0, i64 1912
-  %109 = getelementptr i8, ptr %0, i64 1916
-  %110 = getelementptr i8, ptr %0, i64 1696
-  %111 = getelementptr i8, ptr %0, i64 1704
-  %112 = getelementptr i8, ptr %0, i64 1992
+  %93 = getelementptr i8, ptr %0, i64 745
+  %94 = getelementptr i8, ptr %0, i64 1440
+  %95 = getelementptr i8, ptr %0, i64 1376
+  %96 = getelementptr i8, ptr %0, i64 1384
+  %97 = getelementptr i8, ptr %0, i64 1416
+  %98 = getelementptr i8, ptr %0, i64 1400
+  %99 = getelementptr i8, ptr %0, i64 1464
+  %100 = getelementptr i8, ptr %0, i64 1448
+  %101 = getelementptr i8, ptr %0, i64 1424
+  %102 = getelementptr i8, ptr %0, i64 1404
+  %103 = getelementptr i8, ptr %0, i64 1408
+  %104 = getelementptr i8, ptr %0, i64 1396
+  %105 = getelementptr i8, ptr %0, i64 1392
+  %106 = getelementptr i8, ptr %0, i64 1456
+  %107 = getelementptr i8, ptr %0, i64 1388
+  %108 = getelementptr i8, ptr %0, i64 1592
+  %109 = getelementptr i8, ptr %0, i64 1912
+  %110 = getelementptr i8, ptr %0, i64 1916
+  %111 = getelementptr i8, ptr %0, i64 1696
+  %112 = getelementptr i8, ptr %0, i64 1704
+  %113 = getelementptr i8, ptr %0, i64 1992
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i21, %forbody.lr.ph.i
-  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %638, %merge1.i21 ]
-  %113 = load ptr, ptr %88, align 8
-  %114 = getelementptr %9, ptr %113, i64 %i.043.i
-  %segment.sroa.0.0.copyload.i = load ptr, ptr %114, align 8
-  %segment.sroa.215.0..sroa_idx.i = getelementptr inbounds i8, ptr %114, i64 12
+  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %642, %merge1.i21 ]
+  %114 = load ptr, ptr %88, align 8
+  %115 = getelementptr %9, ptr %114, i64 %i.043.i
+  %segment.sroa.0.0.copyload.i = load ptr, ptr %115, align 8
+  %segment.sroa.215.0..sroa_idx.i = getelementptr inbounds i8, ptr %115, i64 12
   %segment.sroa.215.0.copyload.i = load i32, ptr %segment.sroa.215.0..sroa_idx.i, align 4
-  store ptr null, ptr %114, align 8
+  store ptr null, ptr %115, align 8
   %.not.i = icmp eq ptr %segment.sroa.0.0.copyload.i, null
   br i1 %.not.i, label %merge1.i21, label %then.i20
 
 then.i20:                                         ; preds = %forbody.i
-  %115 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
-  store i32 0, ptr %115, align 4
-  %116 = load i8, ptr %91, align 1
-  %117 = trunc i8 %116 to i1
-  br i1 %117, label %merge.i.i, label %"$Scheduler.register_pages.exit.i"
+  %116 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
+  store i32 0, ptr %116, align 4
+  %117 = load i8, ptr %91, align 1
+  %118 = trunc i8 %117 to i1
+  br i1 %118, label %merge.i.i, label %"$Scheduler.register_pages.exit.i"
 
 merge.i.i:                                        ; preds = %then.i20
-  %118 = load i32, ptr %92, align 4
-  %119 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %119 = load i32, ptr %92, align 4
   %120 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
-  %121 = load i32, ptr %119, align 4
-  %122 = add i32 %121, 1
-  %123 = mul i32 %122, %118
-  %124 = load i32, ptr %120, align 4
-  %.not30.i.i = icmp sgt i32 %123, %124
-  br i1 %.not30.i.i, label %"$Scheduler.register_pages.exit.i", label %whilebody.lr.ph.i.i
+  %121 = load i32, ptr %120, align 4
+  %122 = load i8, ptr %93, align 1
+  %123 = trunc i8 %122 to i1
+  br i1 %123, label %merge1.i.i, label %and.lhs.true.i.i
 
-whilebody.lr.ph.i.i:                              ; preds = %merge.i.i
-  %125 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %126 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %127 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
+merge1.i.i:                                       ; preds = %and.lhs.true.i.i, %merge.i.i
+  %computed.0.i.i = phi i32 [ %121, %merge.i.i ], [ %spec.select.i.i, %and.lhs.true.i.i ]
+  %124 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %125 = load i32, ptr %124, align 4
+  %126 = add i32 %125, 1
+  %127 = mul i32 %126, %119
+  %.not39.i.i = icmp sgt i32 %127, %computed.0.i.i
+  br i1 %.not39.i.i, label %"$Scheduler.register_pages.exit.i", label %whilebody.lr.ph.i.i
+
+whilebody.lr.ph.i.i:                              ; preds = %merge1.i.i
+  %128 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %129 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %130 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
   br label %whilebody.i.i
 
-whilebody.i.i:                                    ; preds = %"$Scheduler.share_page.exit.i.i", %whilebody.lr.ph.i.i
-  %128 = phi i32 [ %122, %whilebody.lr.ph.i.i ], [ %325, %"$Scheduler.share_page.exit.i.i" ]
-  %129 = phi i32 [ %121, %whilebody.lr.ph.i.i ], [ %128, %"$Scheduler.share_page.exit.i.i" ]
-  %130 = icmp sgt i32 %129, 0
-  %131 = load ptr, ptr %125, align 8
-  br i1 %130, label %merge2.i.i, label %merge2.thread.i.i
+and.lhs.true.i.i:                                 ; preds = %merge.i.i
+  %131 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %132 = load i32, ptr %131, align 4
+  %spec.select.i.i = call i32 @llvm.smin.i32(i32 %121, i32 %132)
+  br label %merge1.i.i
 
-merge2.thread.i.i:                                ; preds = %whilebody.i.i
-  %132 = sext i32 %129 to i64
-  %133 = getelementptr i32, ptr %131, i64 %132
-  %134 = load i32, ptr %133, align 4
-  %135 = load ptr, ptr %126, align 8
-  %136 = mul i32 %129, %118
-  %137 = sext i32 %136 to i64
-  %138 = getelementptr i32, ptr %135, i64 %137
+whilebody.i.i:                                    ; preds = %"$Scheduler.share_page.exit.i.i", %whilebody.lr.ph.i.i
+  %133 = phi i32 [ %126, %whilebody.lr.ph.i.i ], [ %330, %"$Scheduler.share_page.exit.i.i" ]
+  %134 = phi i32 [ %125, %whilebody.lr.ph.i.i ], [ %133, %"$Scheduler.share_page.exit.i.i" ]
+  %135 = icmp sgt i32 %134, 0
+  %136 = load ptr, ptr %128, align 8
+  br i1 %135, label %merge5.i.i, label %merge5.thread.i.i
+
+merge5.thread.i.i:                                ; preds = %whilebody.i.i
+  %137 = sext i32 %134 to i64
+  %138 = getelementptr i32, ptr %136, i64 %137
+  %139 = load i32, ptr %138, align 4
+  %140 = load ptr, ptr %129, align 8
+  %141 = mul i32 %134, %119
+  %142 = sext i32 %141 to i64
+  %143 = getelementptr i32, ptr %140, i64 %142
   br label %merge.i.i.i.i
 
-merge2.i.i:                                       ; preds = %whilebody.i.i
-  %139 = zext nneg i32 %129 to i64
-  %140 = getelementptr i32, ptr %131, i64 %139
-  %141 = getelementptr i8, ptr %140, i64 -4
-  %142 = load i32, ptr %141, align 4
-  %143 = load i32, ptr %140, align 4
-  %144 = load ptr, ptr %126, align 8
-  %145 = mul i32 %129, %118
-  %146 = sext i32 %145 to i64
-  %147 = getelementptr i32, ptr %144, i64 %146
-  %.not.i.i.i.i = icmp eq i32 %142, -1
+merge5.i.i:                                       ; preds = %whilebody.i.i
+  %144 = zext nneg i32 %134 to i64
+  %145 = getelementptr i32, ptr %136, i64 %144
+  %146 = getelementptr i8, ptr %145, i64 -4
+  %147 = load i32, ptr %146, align 4
+  %148 = load i32, ptr %145, align 4
+  %149 = load ptr, ptr %129, align 8
+  %150 = mul i32 %134, %119
+  %151 = sext i32 %150 to i64
+  %152 = getelementptr i32, ptr %149, i64 %151
+  %.not.i.i.i.i = icmp eq i32 %147, -1
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i
 
-then.i.i.i.i:                                     ; preds = %merge2.i.i
-  %.val.i.i.i.i = load ptr, ptr %93, align 8
-  %148 = sext i32 %142 to i64
-  %149 = getelementptr %10, ptr %.val.i.i.i.i, i64 %148, i32 8
-  %150 = load i64, ptr %149, align 8
+then.i.i.i.i:                                     ; preds = %merge5.i.i
+  %.val.i.i.i.i = load ptr, ptr %94, align 8
+  %153 = sext i32 %147 to i64
+  %154 = getelementptr %10, ptr %.val.i.i.i.i, i64 %153, i32 8
+  %155 = load i64, ptr %154, align 8
   br label %merge.i.i.i.i
 
-merge.i.i.i.i:                                    ; preds = %then.i.i.i.i, %merge2.i.i, %merge2.thread.i.i
-  %.not.i.i28.i.i = phi i1 [ false, %then.i.i.i.i ], [ true, %merge2.i.i ], [ true, %merge2.thread.i.i ]
-  %151 = phi ptr [ %147, %then.i.i.i.i ], [ %147, %merge2.i.i ], [ %138, %merge2.thread.i.i ]
-  %152 = phi i32 [ %143, %then.i.i.i.i ], [ %143, %merge2.i.i ], [ %134, %merge2.thread.i.i ]
-  %153 = phi i64 [ %139, %then.i.i.i.i ], [ %139, %merge2.i.i ], [ %132, %merge2.thread.i.i ]
-  %parent.027.i.i = phi i32 [ %142, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
-  %hash.0.i.i.i.i = phi i64 [ %150, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
-  %154 = load i32, ptr %95, align 4
-  %155 = icmp sgt i32 %154, 0
-  br i1 %155, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
+merge.i.i.i.i:                                    ; preds = %then.i.i.i.i, %merge5.i.i, %merge5.thread.i.i
+  %.not.i.i37.i.i = phi i1 [ false, %then.i.i.i.i ], [ true, %merge5.i.i ], [ true, %merge5.thread.i.i ]
+  %156 = phi ptr [ %152, %then.i.i.i.i ], [ %152, %merge5.i.i ], [ %143, %merge5.thread.i.i ]
+  %157 = phi i32 [ %148, %then.i.i.i.i ], [ %148, %merge5.i.i ], [ %139, %merge5.thread.i.i ]
+  %158 = phi i64 [ %144, %then.i.i.i.i ], [ %144, %merge5.i.i ], [ %137, %merge5.thread.i.i ]
+  %parent.036.i.i = phi i32 [ %147, %then.i.i.i.i ], [ -1, %merge5.i.i ], [ -1, %merge5.thread.i.i ]
+  %hash.0.i.i.i.i = phi i64 [ %155, %then.i.i.i.i ], [ 2611923443488327891, %merge5.i.i ], [ 2611923443488327891, %merge5.thread.i.i ]
+  %159 = load i32, ptr %96, align 4
+  %160 = icmp sgt i32 %159, 0
+  br i1 %160, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
 
 forbody.preheader.i.i.i.i:                        ; preds = %merge.i.i.i.i
-  %wide.trip.count.i.i.i.i = zext nneg i32 %154 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %159 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i, 7
-  %156 = icmp ult i32 %154, 8
-  br i1 %156, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
+  %161 = icmp ult i32 %159, 8
+  br i1 %161, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i, 2147483640
@@ -1368,661 +1381,660 @@ forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %212, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %217, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %157 = getelementptr i32, ptr %151, i64 %indvars.iv.i.i.i.i
-  %158 = load i32, ptr %157, align 4
-  %159 = zext i32 %158 to i64
-  %160 = xor i64 %hash.19.i.i.i.i, %159
-  %161 = mul i64 %160, -7046029254386353131
-  %162 = lshr i64 %161, 32
+  %162 = getelementptr i32, ptr %156, i64 %indvars.iv.i.i.i.i
+  %163 = load i32, ptr %162, align 4
+  %164 = zext i32 %163 to i64
+  %165 = xor i64 %hash.19.i.i.i.i, %164
+  %166 = mul i64 %165, -7046029254386353131
+  %167 = lshr i64 %166, 32
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %163 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i
-  %164 = load i32, ptr %163, align 4
-  %165 = zext i32 %164 to i64
-  %166 = xor i64 %162, %165
-  %167 = xor i64 %166, %161
-  %168 = mul i64 %167, -7046029254386353131
-  %169 = lshr i64 %168, 32
+  %168 = getelementptr i32, ptr %156, i64 %indvars.iv.next.i.i.i.i
+  %169 = load i32, ptr %168, align 4
+  %170 = zext i32 %169 to i64
+  %171 = xor i64 %167, %170
+  %172 = xor i64 %171, %166
+  %173 = mul i64 %172, -7046029254386353131
+  %174 = lshr i64 %173, 32
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %170 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.1
-  %171 = load i32, ptr %170, align 4
-  %172 = zext i32 %171 to i64
-  %173 = xor i64 %169, %172
-  %174 = xor i64 %173, %168
-  %175 = mul i64 %174, -7046029254386353131
-  %176 = lshr i64 %175, 32
+  %175 = getelementptr i32, ptr %156, i64 %indvars.iv.next.i.i.i.i.1
+  %176 = load i32, ptr %175, align 4
+  %177 = zext i32 %176 to i64
+  %178 = xor i64 %174, %177
+  %179 = xor i64 %178, %173
+  %180 = mul i64 %179, -7046029254386353131
+  %181 = lshr i64 %180, 32
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %177 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.2
-  %178 = load i32, ptr %177, align 4
-  %179 = zext i32 %178 to i64
-  %180 = xor i64 %176, %179
-  %181 = xor i64 %180, %175
-  %182 = mul i64 %181, -7046029254386353131
-  %183 = lshr i64 %182, 32
+  %182 = getelementptr i32, ptr %156, i64 %indvars.iv.next.i.i.i.i.2
+  %183 = load i32, ptr %182, align 4
+  %184 = zext i32 %183 to i64
+  %185 = xor i64 %181, %184
+  %186 = xor i64 %185, %180
+  %187 = mul i64 %186, -7046029254386353131
+  %188 = lshr i64 %187, 32
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %184 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.3
-  %185 = load i32, ptr %184, align 4
-  %186 = zext i32 %185 to i64
-  %187 = xor i64 %183, %186
-  %188 = xor i64 %187, %182
-  %189 = mul i64 %188, -7046029254386353131
-  %190 = lshr i64 %189, 32
+  %189 = getelementptr i32, ptr %156, i64 %indvars.iv.next.i.i.i.i.3
+  %190 = load i32, ptr %189, align 4
+  %191 = zext i32 %190 to i64
+  %192 = xor i64 %188, %191
+  %193 = xor i64 %192, %187
+  %194 = mul i64 %193, -7046029254386353131
+  %195 = lshr i64 %194, 32
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %191 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.4
-  %192 = load i32, ptr %191, align 4
-  %193 = zext i32 %192 to i64
-  %194 = xor i64 %190, %193
-  %195 = xor i64 %194, %189
-  %196 = mul i64 %195, -7046029254386353131
-  %197 = lshr i64 %196, 32
+  %196 = getelementptr i32, ptr %156, i64 %indvars.iv.next.i.i.i.i.4
+  %197 = load i32, ptr %196, align 4
+  %198 = zext i32 %197 to i64
+  %199 = xor i64 %195, %198
+  %200 = xor i64 %199, %194
+  %201 = mul i64 %200, -7046029254386353131
+  %202 = lshr i64 %201, 32
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %198 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.5
-  %199 = load i32, ptr %198, align 4
-  %200 = zext i32 %199 to i64
-  %201 = xor i64 %197, %200
-  %202 = xor i64 %201, %196
-  %203 = mul i64 %202, -7046029254386353131
-  %204 = lshr i64 %203, 32
+  %203 = getelementptr i32, ptr %156, i64 %indvars.iv.next.i.i.i.i.5
+  %204 = load i32, ptr %203, align 4
+  %205 = zext i32 %204 to i64
+  %206 = xor i64 %202, %205
+  %207 = xor i64 %206, %201
+  %208 = mul i64 %207, -7046029254386353131
+  %209 = lshr i64 %208, 32
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %205 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.6
-  %206 = load i32, ptr %205, align 4
-  %207 = zext i32 %206 to i64
-  %208 = xor i64 %204, %207
-  %209 = xor i64 %208, %203
-  %210 = mul i64 %209, -7046029254386353131
-  %211 = lshr i64 %210, 32
-  %212 = xor i64 %211, %210
+  %210 = getelementptr i32, ptr %156, i64 %indvars.iv.next.i.i.i.i.6
+  %211 = load i32, ptr %210, align 4
+  %212 = zext i32 %211 to i64
+  %213 = xor i64 %209, %212
+  %214 = xor i64 %213, %208
+  %215 = mul i64 %214, -7046029254386353131
+  %216 = lshr i64 %215, 32
+  %217 = xor i64 %216, %215
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i
-  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %212, %forbody.i.i.i.i ]
+  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %217, %forbody.i.i.i.i ]
   %indvars.iv.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %212, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %217, %forbody.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil
   %indvars.iv.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.epil, %forbody.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.epil = phi i64 [ %219, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.epil = phi i64 [ %224, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %213 = getelementptr i32, ptr %151, i64 %indvars.iv.i.i.i.i.epil
-  %214 = load i32, ptr %213, align 4
-  %215 = zext i32 %214 to i64
-  %216 = xor i64 %hash.19.i.i.i.i.epil, %215
-  %217 = mul i64 %216, -7046029254386353131
-  %218 = lshr i64 %217, 32
-  %219 = xor i64 %218, %217
+  %218 = getelementptr i32, ptr %156, i64 %indvars.iv.i.i.i.i.epil
+  %219 = load i32, ptr %218, align 4
+  %220 = zext i32 %219 to i64
+  %221 = xor i64 %hash.19.i.i.i.i.epil, %220
+  %222 = mul i64 %221, -7046029254386353131
+  %223 = lshr i64 %222, 32
+  %224 = xor i64 %223, %222
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil, !llvm.loop !0
 
 "$PagePool.prefix_hash.exit.i.i.i":               ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil, %merge.i.i.i.i
-  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %219, %forbody.i.i.i.i.epil ]
-  %220 = load i64, ptr %96, align 8
-  %221 = and i64 %220, %hash.1.lcssa.i.i.i.i
-  %.val14.i.i.i.i = load i32, ptr %97, align 4
-  %.val15.i.i.i.i = load ptr, ptr %98, align 8
-  %222 = add i32 %.val14.i.i.i.i, -1
-  %223 = sext i32 %222 to i64
-  %224 = and i64 %221, %223
-  %225 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %224
-  %page.018.i.i.i.i = load i32, ptr %225, align 4
+  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %224, %forbody.i.i.i.i.epil ]
+  %225 = load i64, ptr %97, align 8
+  %226 = and i64 %225, %hash.1.lcssa.i.i.i.i
+  %.val14.i.i.i.i = load i32, ptr %98, align 4
+  %.val15.i.i.i.i = load ptr, ptr %99, align 8
+  %227 = add i32 %.val14.i.i.i.i, -1
+  %228 = sext i32 %227 to i64
+  %229 = and i64 %226, %228
+  %230 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %229
+  %page.018.i.i.i.i = load i32, ptr %230, align 4
   %.not19.i.i.i.i = icmp eq i32 %page.018.i.i.i.i, -1
-  %.val38.pre.i.i.i = load ptr, ptr %93, align 8
+  %.val38.pre.i.i.i = load ptr, ptr %94, align 8
   br i1 %.not19.i.i.i.i, label %merge.i.i.i, label %whilebody.lr.ph.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i:                          ; preds = %"$PagePool.prefix_hash.exit.i.i.i"
-  %226 = sext i32 %154 to i64
-  %227 = shl nsw i64 %226, 2
+  %231 = sext i32 %159 to i64
+  %232 = shl nsw i64 %231, 2
   br label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %merge2.i.i.i.i, %whilebody.lr.ph.i.i.i.i
   %page.020.i.i.i.i = phi i32 [ %page.018.i.i.i.i, %whilebody.lr.ph.i.i.i.i ], [ %page.0.i.i.i.i, %merge2.i.i.i.i ]
-  %228 = sext i32 %page.020.i.i.i.i to i64
-  %229 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %228
-  %230 = getelementptr i8, ptr %229, i64 32
-  %231 = load i64, ptr %230, align 8
-  %232 = icmp eq i64 %231, %221
-  br i1 %232, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
+  %233 = sext i32 %page.020.i.i.i.i to i64
+  %234 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %233
+  %235 = getelementptr i8, ptr %234, i64 32
+  %236 = load i64, ptr %235, align 8
+  %237 = icmp eq i64 %236, %226
+  br i1 %237, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i
-  %.val17.i.i.i.i = load ptr, ptr %99, align 8
-  %233 = mul nsw i64 %228, %226
-  %234 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %233
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr %234, ptr readonly %151, i64 %227)
-  %235 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %235, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
+  %.val17.i.i.i.i = load ptr, ptr %100, align 8
+  %238 = mul nsw i64 %233, %231
+  %239 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %238
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr %239, ptr readonly %156, i64 %232)
+  %240 = icmp eq i32 %bcmp.i.i.i.i, 0
+  br i1 %240, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %whilebody.i.i.i.i
-  %236 = getelementptr i8, ptr %229, i64 8
-  %237 = load i32, ptr %236, align 4
-  %238 = icmp eq i32 %237, %parent.027.i.i
-  br i1 %238, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
+  %241 = getelementptr i8, ptr %234, i64 8
+  %242 = load i32, ptr %241, align 4
+  %243 = icmp eq i32 %242, %parent.036.i.i
+  br i1 %243, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %and.lhs.true3.i.i.i.i, %and.lhs.true.i.i.i.i, %whilebody.i.i.i.i
-  %239 = getelementptr i8, ptr %229, i64 24
-  %page.0.i.i.i.i = load i32, ptr %239, align 4
+  %244 = getelementptr i8, ptr %234, i64 24
+  %page.0.i.i.i.i = load i32, ptr %244, align 4
   %.not.i44.i.i.i = icmp eq i32 %page.0.i.i.i.i, -1
   br i1 %.not.i44.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %merge2.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i"
-  %240 = sext i32 %152 to i64
-  %241 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %240
-  %242 = getelementptr i8, ptr %241, i64 32
-  store i64 %221, ptr %242, align 8
-  %243 = getelementptr i8, ptr %241, i64 8
-  store i32 %parent.027.i.i, ptr %243, align 4
-  %244 = getelementptr i8, ptr %241, i64 12
-  store i32 0, ptr %244, align 4
-  %245 = load i32, ptr %225, align 4
-  %246 = getelementptr i8, ptr %241, i64 24
-  store i32 %245, ptr %246, align 4
-  %247 = getelementptr i8, ptr %241, i64 4
-  store i8 1, ptr %247, align 1
-  store i32 %152, ptr %225, align 4
-  br i1 %.not.i.i28.i.i, label %merge2.i.i.i, label %then3.i.i.i
+  %245 = sext i32 %157 to i64
+  %246 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %245
+  %247 = getelementptr i8, ptr %246, i64 32
+  store i64 %226, ptr %247, align 8
+  %248 = getelementptr i8, ptr %246, i64 8
+  store i32 %parent.036.i.i, ptr %248, align 4
+  %249 = getelementptr i8, ptr %246, i64 12
+  store i32 0, ptr %249, align 4
+  %250 = load i32, ptr %230, align 4
+  %251 = getelementptr i8, ptr %246, i64 24
+  store i32 %250, ptr %251, align 4
+  %252 = getelementptr i8, ptr %246, i64 4
+  store i8 1, ptr %252, align 1
+  store i32 %157, ptr %230, align 4
+  br i1 %.not.i.i37.i.i, label %merge2.i.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i.i.i
-  %.val37.i.i.i = load ptr, ptr %93, align 8
-  %248 = sext i32 %parent.027.i.i to i64
-  %249 = getelementptr %10, ptr %.val37.i.i.i, i64 %248, i32 4
-  %250 = load i32, ptr %249, align 4
-  %251 = add i32 %250, 1
-  store i32 %251, ptr %249, align 4
+  %.val37.i.i.i = load ptr, ptr %94, align 8
+  %253 = sext i32 %parent.036.i.i to i64
+  %254 = getelementptr %10, ptr %.val37.i.i.i, i64 %253, i32 4
+  %255 = load i32, ptr %254, align 4
+  %256 = add i32 %255, 1
+  store i32 %256, ptr %254, align 4
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then3.i.i.i, %merge.i.i.i
-  %.val41.i.i.i = load i32, ptr %95, align 4
-  %.val42.i.i.i = load ptr, ptr %99, align 8
-  %252 = sext i32 %.val41.i.i.i to i64
-  %253 = mul nsw i64 %252, %240
-  %254 = getelementptr i32, ptr %.val42.i.i.i, i64 %253
-  %255 = shl nsw i64 %252, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %254, ptr readonly align 1 %151, i64 %255, i1 false)
-  %256 = load i64, ptr %100, align 8
-  %257 = add i64 %256, 1
-  store i64 %257, ptr %100, align 8
-  call fastcc void @"$PagePool.tell"(ptr nonnull %94, i32 1, i32 %152)
-  %.pre.i.i = load ptr, ptr %125, align 8
+  %.val41.i.i.i = load i32, ptr %96, align 4
+  %.val42.i.i.i = load ptr, ptr %100, align 8
+  %257 = sext i32 %.val41.i.i.i to i64
+  %258 = mul nsw i64 %257, %245
+  %259 = getelementptr i32, ptr %.val42.i.i.i, i64 %258
+  %260 = shl nsw i64 %257, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %259, ptr readonly align 1 %156, i64 %260, i1 false)
+  %261 = load i64, ptr %101, align 8
+  %262 = add i64 %261, 1
+  store i64 %262, ptr %101, align 8
+  call fastcc void @"$PagePool.tell"(ptr nonnull %95, i32 1, i32 %157)
+  %.pre.i.i = load ptr, ptr %128, align 8
   br label %"$PagePool.register.exit.i.i"
 
 "$PagePool.register.exit.i.i":                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i
-  %258 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %131, %and.lhs.true.i.i.i.i ]
-  %common.ret.op.i.i.i = phi i32 [ %152, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
-  %259 = getelementptr i32, ptr %258, i64 %153
-  %260 = load i32, ptr %259, align 4
-  %.not.i.i.i = icmp eq i32 %260, %common.ret.op.i.i.i
+  %263 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %136, %and.lhs.true.i.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %157, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
+  %264 = getelementptr i32, ptr %263, i64 %158
+  %265 = load i32, ptr %264, align 4
+  %.not.i.i.i = icmp eq i32 %265, %common.ret.op.i.i.i
   br i1 %.not.i.i.i, label %"$Scheduler.share_page.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %"$PagePool.register.exit.i.i"
-  %.val.i.i21.i.i = load ptr, ptr %93, align 8
-  %261 = sext i32 %common.ret.op.i.i.i to i64
-  %262 = getelementptr %10, ptr %.val.i.i21.i.i, i64 %261
-  %263 = load i32, ptr %262, align 4
-  %264 = icmp eq i32 %263, 0
-  br i1 %264, label %then.i.i24.i.i, label %"$PagePool.retain.exit.i.i.i"
+  %.val.i.i30.i.i = load ptr, ptr %94, align 8
+  %266 = sext i32 %common.ret.op.i.i.i to i64
+  %267 = getelementptr %10, ptr %.val.i.i30.i.i, i64 %266
+  %268 = load i32, ptr %267, align 4
+  %269 = icmp eq i32 %268, 0
+  br i1 %269, label %then.i.i33.i.i, label %"$PagePool.retain.exit.i.i.i"
 
-then.i.i24.i.i:                                   ; preds = %then.i.i.i
-  %265 = getelementptr i8, ptr %262, i64 16
-  %266 = load i32, ptr %265, align 4
-  %267 = icmp eq i32 %266, -1
-  %268 = getelementptr i8, ptr %262, i64 20
-  %269 = load i32, ptr %268, align 4
-  %270 = sext i32 %266 to i64
-  %271 = getelementptr %10, ptr %.val.i.i21.i.i, i64 %270, i32 6
-  %.sink.i.i.i.i.i = select i1 %267, ptr %101, ptr %271
-  store i32 %269, ptr %.sink.i.i.i.i.i, align 4
-  %272 = icmp eq i32 %269, -1
-  %273 = load i32, ptr %265, align 4
-  br i1 %272, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
+then.i.i33.i.i:                                   ; preds = %then.i.i.i
+  %270 = getelementptr i8, ptr %267, i64 16
+  %271 = load i32, ptr %270, align 4
+  %272 = icmp eq i32 %271, -1
+  %273 = getelementptr i8, ptr %267, i64 20
+  %274 = load i32, ptr %273, align 4
+  %275 = sext i32 %271 to i64
+  %276 = getelementptr %10, ptr %.val.i.i30.i.i, i64 %275, i32 6
+  %.sink.i.i.i.i.i = select i1 %272, ptr %102, ptr %276
+  store i32 %274, ptr %.sink.i.i.i.i.i, align 4
+  %277 = icmp eq i32 %274, -1
+  %278 = load i32, ptr %270, align 4
+  br i1 %277, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
 
-else4.i.i.i.i.i:                                  ; preds = %then.i.i24.i.i
-  %274 = load ptr, ptr %93, align 8
-  %275 = sext i32 %269 to i64
-  %276 = getelementptr %10, ptr %274, i64 %275, i32 5
+else4.i.i.i.i.i:                                  ; preds = %then.i.i33.i.i
+  %279 = load ptr, ptr %94, align 8
+  %280 = sext i32 %274 to i64
+  %281 = getelementptr %10, ptr %279, i64 %280, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i"
 
-"$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %then.i.i24.i.i
-  %.sink19.i.i.i.i.i = phi ptr [ %276, %else4.i.i.i.i.i ], [ %102, %then.i.i24.i.i ]
-  store i32 %273, ptr %.sink19.i.i.i.i.i, align 4
-  %277 = load <2 x i32>, ptr %104, align 4
-  %278 = add <2 x i32> %277, <i32 1, i32 -1>
-  store <2 x i32> %278, ptr %104, align 4
-  %.pre.i.i.i.i = load i32, ptr %262, align 4
+"$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %then.i.i33.i.i
+  %.sink19.i.i.i.i.i = phi ptr [ %281, %else4.i.i.i.i.i ], [ %103, %then.i.i33.i.i ]
+  store i32 %278, ptr %.sink19.i.i.i.i.i, align 4
+  %282 = load <2 x i32>, ptr %105, align 4
+  %283 = add <2 x i32> %282, <i32 1, i32 -1>
+  store <2 x i32> %283, ptr %105, align 4
+  %.pre.i.i.i.i = load i32, ptr %267, align 4
   br label %"$PagePool.retain.exit.i.i.i"
 
 "$PagePool.retain.exit.i.i.i":                    ; preds = %"$PagePool.remove_cached.exit.i.i.i.i", %then.i.i.i
-  %279 = phi i32 [ %263, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
-  %280 = add i32 %279, 1
-  store i32 %280, ptr %262, align 4
-  %.val.i12.i.i.i = load ptr, ptr %93, align 8
-  %281 = sext i32 %260 to i64
-  %282 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %281
-  %283 = load i32, ptr %282, align 4
-  %284 = add i32 %283, -1
-  store i32 %284, ptr %282, align 4
-  %285 = load i64, ptr %100, align 8
-  %286 = add i64 %285, 1
-  store i64 %286, ptr %100, align 8
-  %287 = load i32, ptr %282, align 4
-  %288 = icmp sgt i32 %287, 0
-  br i1 %288, label %"$PagePool.release.exit.i.i.i", label %merge.i.i22.i.i
+  %284 = phi i32 [ %268, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
+  %285 = add i32 %284, 1
+  store i32 %285, ptr %267, align 4
+  %.val.i12.i.i.i = load ptr, ptr %94, align 8
+  %286 = sext i32 %265 to i64
+  %287 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %286
+  %288 = load i32, ptr %287, align 4
+  %289 = add i32 %288, -1
+  store i32 %289, ptr %287, align 4
+  %290 = load i64, ptr %101, align 8
+  %291 = add i64 %290, 1
+  store i64 %291, ptr %101, align 8
+  %292 = load i32, ptr %287, align 4
+  %293 = icmp sgt i32 %292, 0
+  br i1 %293, label %"$PagePool.release.exit.i.i.i", label %merge.i.i31.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %else4.i.i.i.i, %"$PagePool.add_newest.exit.i.i.i.i"
-  %.sink.i.i = phi ptr [ %307, %else4.i.i.i.i ], [ %101, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  %.sink.i.i.i.i = phi ptr [ %106, %else4.i.i.i.i ], [ %103, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  store i32 %260, ptr %.sink.i.i, align 4
-  %289 = load i32, ptr %.sink.i.i.i.i, align 4
-  %290 = add i32 %289, 1
-  store i32 %290, ptr %.sink.i.i.i.i, align 4
+  %.sink.i.i = phi ptr [ %312, %else4.i.i.i.i ], [ %102, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  %.sink.i.i.i.i = phi ptr [ %107, %else4.i.i.i.i ], [ %104, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  store i32 %265, ptr %.sink.i.i, align 4
+  %294 = load i32, ptr %.sink.i.i.i.i, align 4
+  %295 = add i32 %294, 1
+  store i32 %295, ptr %.sink.i.i.i.i, align 4
   br label %"$PagePool.release.exit.i.i.i"
 
-merge.i.i22.i.i:                                  ; preds = %"$PagePool.retain.exit.i.i.i"
-  %291 = load i32, ptr %104, align 4
-  %292 = add i32 %291, -1
-  store i32 %292, ptr %104, align 4
-  %293 = getelementptr i8, ptr %282, i64 4
-  %294 = load i8, ptr %293, align 1
-  %295 = trunc i8 %294 to i1
-  br i1 %295, label %then3.i.i.i.i, label %else4.i.i.i.i
+merge.i.i31.i.i:                                  ; preds = %"$PagePool.retain.exit.i.i.i"
+  %296 = load i32, ptr %105, align 4
+  %297 = add i32 %296, -1
+  store i32 %297, ptr %105, align 4
+  %298 = getelementptr i8, ptr %287, i64 4
+  %299 = load i8, ptr %298, align 1
+  %300 = trunc i8 %299 to i1
+  br i1 %300, label %then3.i.i.i.i, label %else4.i.i.i.i
 
-then3.i.i.i.i:                                    ; preds = %merge.i.i22.i.i
-  %.val.i.i.i.i.i = load ptr, ptr %93, align 8
-  %296 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %281
-  %297 = getelementptr i8, ptr %296, i64 16
-  store i32 -1, ptr %297, align 4
-  %298 = load i32, ptr %101, align 4
-  %299 = getelementptr i8, ptr %296, i64 20
-  store i32 %298, ptr %299, align 4
-  %300 = icmp eq i32 %298, -1
-  br i1 %300, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
+then3.i.i.i.i:                                    ; preds = %merge.i.i31.i.i
+  %.val.i.i.i.i.i = load ptr, ptr %94, align 8
+  %301 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %286
+  %302 = getelementptr i8, ptr %301, i64 16
+  store i32 -1, ptr %302, align 4
+  %303 = load i32, ptr %102, align 4
+  %304 = getelementptr i8, ptr %301, i64 20
+  store i32 %303, ptr %304, align 4
+  %305 = icmp eq i32 %303, -1
+  br i1 %305, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %then3.i.i.i.i
-  %301 = load ptr, ptr %93, align 8
-  %302 = sext i32 %298 to i64
-  %303 = getelementptr %10, ptr %301, i64 %302, i32 5
+  %306 = load ptr, ptr %94, align 8
+  %307 = sext i32 %303 to i64
+  %308 = getelementptr %10, ptr %306, i64 %307, i32 5
   br label %"$PagePool.add_newest.exit.i.i.i.i"
 
 "$PagePool.add_newest.exit.i.i.i.i":              ; preds = %else.i.i.i.i.i, %then3.i.i.i.i
-  %.sink.i.i13.i.i.i = phi ptr [ %303, %else.i.i.i.i.i ], [ %102, %then3.i.i.i.i ]
-  store i32 %260, ptr %.sink.i.i13.i.i.i, align 4
+  %.sink.i.i13.i.i.i = phi ptr [ %308, %else.i.i.i.i.i ], [ %103, %then3.i.i.i.i ]
+  store i32 %265, ptr %.sink.i.i13.i.i.i, align 4
   br label %common.ret.sink.split.i.i.i.i
 
-else4.i.i.i.i:                                    ; preds = %merge.i.i22.i.i
-  %304 = load ptr, ptr %105, align 8
-  %305 = load i32, ptr %106, align 4
-  %306 = sext i32 %305 to i64
-  %307 = getelementptr i32, ptr %304, i64 %306
+else4.i.i.i.i:                                    ; preds = %merge.i.i31.i.i
+  %309 = load ptr, ptr %106, align 8
+  %310 = load i32, ptr %107, align 4
+  %311 = sext i32 %310 to i64
+  %312 = getelementptr i32, ptr %309, i64 %311
   br label %common.ret.sink.split.i.i.i.i
 
 "$PagePool.release.exit.i.i.i":                   ; preds = %common.ret.sink.split.i.i.i.i, %"$PagePool.retain.exit.i.i.i"
-  %308 = load ptr, ptr %125, align 8
-  %309 = getelementptr i32, ptr %308, i64 %153
-  store i32 %common.ret.op.i.i.i, ptr %309, align 4
-  %310 = load ptr, ptr %107, align 8
-  %311 = load i32, ptr %127, align 4
-  %312 = getelementptr i8, ptr %310, i64 52
-  %.val.i14.i.i.i = load i32, ptr %312, align 4
-  %313 = getelementptr i8, ptr %310, i64 280
-  %.val3.i.i.i.i = load ptr, ptr %313, align 8
-  %314 = sext i32 %311 to i64
-  %315 = sext i32 %.val.i14.i.i.i to i64
-  %316 = mul nsw i64 %315, %314
-  %317 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %316
-  %318 = getelementptr i32, ptr %317, i64 %153
-  store i32 %common.ret.op.i.i.i, ptr %318, align 4
-  %319 = load i32, ptr %127, align 4
-  %320 = load i32, ptr %108, align 4
-  %321 = call i32 @llvm.smin.i32(i32 %320, i32 %319)
-  store i32 %321, ptr %108, align 4
-  %322 = add i32 %319, 1
-  %323 = load i32, ptr %109, align 4
-  %324 = call i32 @llvm.smax.i32(i32 %322, i32 %323)
-  store i32 %324, ptr %109, align 4
+  %313 = load ptr, ptr %128, align 8
+  %314 = getelementptr i32, ptr %313, i64 %158
+  store i32 %common.ret.op.i.i.i, ptr %314, align 4
+  %315 = load ptr, ptr %108, align 8
+  %316 = load i32, ptr %130, align 4
+  %317 = getelementptr i8, ptr %315, i64 52
+  %.val.i14.i.i.i = load i32, ptr %317, align 4
+  %318 = getelementptr i8, ptr %315, i64 280
+  %.val3.i.i.i.i = load ptr, ptr %318, align 8
+  %319 = sext i32 %316 to i64
+  %320 = sext i32 %.val.i14.i.i.i to i64
+  %321 = mul nsw i64 %320, %319
+  %322 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %321
+  %323 = getelementptr i32, ptr %322, i64 %158
+  store i32 %common.ret.op.i.i.i, ptr %323, align 4
+  %324 = load i32, ptr %130, align 4
+  %325 = load i32, ptr %109, align 4
+  %326 = call i32 @llvm.smin.i32(i32 %325, i32 %324)
+  store i32 %326, ptr %109, align 4
+  %327 = add i32 %324, 1
+  %328 = load i32, ptr %110, align 4
+  %329 = call i32 @llvm.smax.i32(i32 %327, i32 %328)
+  store i32 %329, ptr %110, align 4
   br label %"$Scheduler.share_page.exit.i.i"
 
 "$Scheduler.share_page.exit.i.i":                 ; preds = %"$PagePool.release.exit.i.i.i", %"$PagePool.register.exit.i.i"
-  store i32 %128, ptr %119, align 4
-  %325 = add i32 %128, 1
-  %326 = mul i32 %325, %118
-  %327 = load i32, ptr %120, align 4
-  %.not.i.i = icmp sgt i32 %326, %327
+  store i32 %133, ptr %124, align 4
+  %330 = add i32 %133, 1
+  %331 = mul i32 %330, %119
+  %.not.i.i = icmp sgt i32 %331, %computed.0.i.i
   br i1 %.not.i.i, label %"$Scheduler.register_pages.exit.i", label %whilebody.i.i
 
-"$Scheduler.register_pages.exit.i":               ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i, %then.i20
-  %328 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
-  br i1 %328, label %then3.i, label %merge1.i21
+"$Scheduler.register_pages.exit.i":               ; preds = %"$Scheduler.share_page.exit.i.i", %merge1.i.i, %then.i20
+  %332 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
+  br i1 %332, label %then3.i, label %merge1.i21
 
 then3.i:                                          ; preds = %"$Scheduler.register_pages.exit.i"
-  %329 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
-  %.val.i.i.i = load i64, ptr %329, align 8
-  %330 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %.val9.i.i.i = load i32, ptr %330, align 4
-  %331 = trunc i64 %.val.i.i.i to i32
-  %332 = sub i32 %331, %.val9.i.i.i
-  %333 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
-  %334 = load i32, ptr %333, align 4
-  %335 = icmp slt i32 %332, %334
-  %.pre48.i = load ptr, ptr %107, align 8
-  br i1 %335, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
+  %333 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
+  %.val.i.i.i = load i64, ptr %333, align 8
+  %334 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %.val9.i.i.i = load i32, ptr %334, align 4
+  %335 = trunc i64 %.val.i.i.i to i32
+  %336 = sub i32 %335, %.val9.i.i.i
+  %337 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
+  %338 = load i32, ptr %337, align 4
+  %339 = icmp slt i32 %336, %338
+  %.pre48.i = load ptr, ptr %108, align 8
+  br i1 %339, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
 then.i.i38.i:                                     ; preds = %and.lhs.true.i.i.i
-  %336 = getelementptr i8, ptr %.pre48.i, i64 68
-  %337 = load i32, ptr %336, align 4
-  %338 = sext i32 %337 to i64
-  %339 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
-  %340 = load ptr, ptr %339, align 8
-  %341 = sext i32 %332 to i64
-  %342 = mul nsw i64 %338, %341
-  %343 = getelementptr float, ptr %340, i64 %342
-  %344 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %345 = mul nsw i64 %338, %344
-  %346 = getelementptr float, ptr %349, i64 %345
-  %347 = shl nsw i64 %338, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %343, ptr align 1 %346, i64 %347, i1 false)
-  %.pre.i = load ptr, ptr %107, align 8
+  %340 = getelementptr i8, ptr %.pre48.i, i64 68
+  %341 = load i32, ptr %340, align 4
+  %342 = sext i32 %341 to i64
+  %343 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
+  %344 = load ptr, ptr %343, align 8
+  %345 = sext i32 %336 to i64
+  %346 = mul nsw i64 %342, %345
+  %347 = getelementptr float, ptr %344, i64 %346
+  %348 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %349 = mul nsw i64 %342, %348
+  %350 = getelementptr float, ptr %353, i64 %349
+  %351 = shl nsw i64 %342, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %347, ptr align 1 %350, i64 %351, i1 false)
+  %.pre.i = load ptr, ptr %108, align 8
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %348 = getelementptr i8, ptr %.pre48.i, i64 344
-  %349 = load ptr, ptr %348, align 8
-  %.not.i.i37.i = icmp eq ptr %349, null
+  %352 = getelementptr i8, ptr %.pre48.i, i64 344
+  %353 = load ptr, ptr %352, align 8
+  %.not.i.i37.i = icmp eq ptr %353, null
   br i1 %.not.i.i37.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i38.i
 
 "$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i38.i, %then3.i
-  %350 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
-  %351 = getelementptr i8, ptr %350, i64 304
-  %352 = load ptr, ptr %351, align 8
-  %353 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %354 = getelementptr i32, ptr %352, i64 %353
-  %355 = load i32, ptr %354, align 4
-  %356 = getelementptr i8, ptr %350, i64 312
-  %357 = load ptr, ptr %356, align 8
-  %358 = getelementptr i32, ptr %357, i64 %353
+  %354 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
+  %355 = getelementptr i8, ptr %354, i64 304
+  %356 = load ptr, ptr %355, align 8
+  %357 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %358 = getelementptr i32, ptr %356, i64 %357
   %359 = load i32, ptr %358, align 4
-  %360 = icmp eq i32 %359, 0
-  br i1 %360, label %then.i.i23, label %else.i.i
+  %360 = getelementptr i8, ptr %354, i64 312
+  %361 = load ptr, ptr %360, align 8
+  %362 = getelementptr i32, ptr %361, i64 %357
+  %363 = load i32, ptr %362, align 4
+  %364 = icmp eq i32 %363, 0
+  br i1 %364, label %then.i.i23, label %else.i.i
 
 then.i.i23:                                       ; preds = %"$Scheduler.capture_logits.exit.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i)
-  %361 = load i64, ptr %329, align 8
-  %362 = add i64 %361, -1
-  %.val5.i.i.i = load i32, ptr %330, align 4
-  %363 = trunc i64 %361 to i32
-  %364 = sub i32 %363, %.val5.i.i.i
-  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %362, i32 %364)
-  %366 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %367 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %368 = load i32, ptr %367, align 4
-  %369 = icmp sgt i32 %368, 0
-  br i1 %369, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %365 = load i64, ptr %333, align 8
+  %366 = add i64 %365, -1
+  %.val5.i.i.i = load i32, ptr %334, align 4
+  %367 = trunc i64 %365 to i32
+  %368 = sub i32 %367, %.val5.i.i.i
+  %369 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %366, i32 %368)
+  %370 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %371 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %372 = load i32, ptr %371, align 4
+  %373 = icmp sgt i32 %372, 0
+  br i1 %373, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
 whilebody.i.i.i36.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
-  %370 = getelementptr i8, ptr %383, i64 4
-  store i8 0, ptr %370, align 1
-  call fastcc void @"$PagePool.tell"(ptr %94, i32 2, i32 %381)
-  %371 = load i64, ptr %100, align 8
-  %372 = add i64 %371, 1
-  store i64 %372, ptr %100, align 8
-  %373 = load i32, ptr %367, align 4
-  %374 = add i32 %373, -1
-  store i32 %374, ptr %367, align 4
-  %375 = icmp sgt i32 %374, 0
-  br i1 %375, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %374 = getelementptr i8, ptr %387, i64 4
+  store i8 0, ptr %374, align 1
+  call fastcc void @"$PagePool.tell"(ptr %95, i32 2, i32 %385)
+  %375 = load i64, ptr %101, align 8
+  %376 = add i64 %375, 1
+  store i64 %376, ptr %101, align 8
+  %377 = load i32, ptr %371, align 4
+  %378 = add i32 %377, -1
+  store i32 %378, ptr %371, align 4
+  %379 = icmp sgt i32 %378, 0
+  br i1 %379, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
 and.lhs.true.i.i.i34.i:                           ; preds = %then.i.i23, %whilebody.i.i.i36.i
-  %376 = phi i32 [ %374, %whilebody.i.i.i36.i ], [ %368, %then.i.i23 ]
-  %377 = load ptr, ptr %366, align 8
-  %378 = zext nneg i32 %376 to i64
-  %379 = getelementptr i32, ptr %377, i64 %378
-  %380 = getelementptr i8, ptr %379, i64 -4
-  %381 = load i32, ptr %380, align 4
-  %.val.i.i.i.i35.i = load ptr, ptr %93, align 8
-  %382 = sext i32 %381 to i64
-  %383 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %382
-  %384 = getelementptr i8, ptr %383, i64 12
+  %380 = phi i32 [ %378, %whilebody.i.i.i36.i ], [ %372, %then.i.i23 ]
+  %381 = load ptr, ptr %370, align 8
+  %382 = zext nneg i32 %380 to i64
+  %383 = getelementptr i32, ptr %381, i64 %382
+  %384 = getelementptr i8, ptr %383, i64 -4
   %385 = load i32, ptr %384, align 4
-  %386 = icmp sgt i32 %385, 0
-  br i1 %386, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
+  %.val.i.i.i.i35.i = load ptr, ptr %94, align 8
+  %386 = sext i32 %385 to i64
+  %387 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %386
+  %388 = getelementptr i8, ptr %387, i64 12
+  %389 = load i32, ptr %388, align 4
+  %390 = icmp sgt i32 %389, 0
+  br i1 %390, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i34.i
-  %387 = load i32, ptr %383, align 4
-  %388 = icmp sgt i32 %387, 1
-  br i1 %388, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
+  %391 = load i32, ptr %387, align 4
+  %392 = icmp sgt i32 %391, 1
+  br i1 %392, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i
-  %389 = getelementptr i8, ptr %383, i64 32
-  %390 = load i64, ptr %389, align 8
-  %.val20.i.i.i.i.i.i = load i32, ptr %97, align 4
-  %.val21.i.i.i.i.i.i = load ptr, ptr %98, align 8
-  %391 = add i32 %.val20.i.i.i.i.i.i, -1
-  %392 = sext i32 %391 to i64
-  %393 = and i64 %390, %392
-  %394 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %393
-  %395 = load i32, ptr %394, align 4
-  %.not22.i.i.i.i.i.i = icmp eq i32 %395, %381
+  %393 = getelementptr i8, ptr %387, i64 32
+  %394 = load i64, ptr %393, align 8
+  %.val20.i.i.i.i.i.i = load i32, ptr %98, align 4
+  %.val21.i.i.i.i.i.i = load ptr, ptr %99, align 8
+  %395 = add i32 %.val20.i.i.i.i.i.i, -1
+  %396 = sext i32 %395 to i64
+  %397 = and i64 %394, %396
+  %398 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %397
+  %399 = load i32, ptr %398, align 4
+  %.not22.i.i.i.i.i.i = icmp eq i32 %399, %385
   br i1 %.not22.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i, %whilebody.i.i.i.i.i.i
-  %396 = phi i32 [ %399, %whilebody.i.i.i.i.i.i ], [ %395, %merge.i.i.i.i.i ]
-  %397 = sext i32 %396 to i64
-  %398 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %397, i32 7
-  %399 = load i32, ptr %398, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %399, %381
+  %400 = phi i32 [ %403, %whilebody.i.i.i.i.i.i ], [ %399, %merge.i.i.i.i.i ]
+  %401 = sext i32 %400 to i64
+  %402 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %401, i32 7
+  %403 = load i32, ptr %402, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %403, %385
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %394, %merge.i.i.i.i.i ], [ %398, %whilebody.i.i.i.i.i.i ]
-  %400 = getelementptr i8, ptr %383, i64 24
-  %401 = load i32, ptr %400, align 4
-  store i32 %401, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
-  %402 = getelementptr i8, ptr %383, i64 8
-  %403 = load i32, ptr %402, align 4
-  %.not18.i.i.i.i.i.i = icmp eq i32 %403, -1
+  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %398, %merge.i.i.i.i.i ], [ %402, %whilebody.i.i.i.i.i.i ]
+  %404 = getelementptr i8, ptr %387, i64 24
+  %405 = load i32, ptr %404, align 4
+  store i32 %405, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
+  %406 = getelementptr i8, ptr %387, i64 8
+  %407 = load i32, ptr %406, align 4
+  %.not18.i.i.i.i.i.i = icmp eq i32 %407, -1
   br i1 %.not18.i.i.i.i.i.i, label %whilebody.i.i.i36.i, label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
-  %.val.i.i.i.i.i.i = load ptr, ptr %93, align 8
-  %404 = sext i32 %403 to i64
-  %405 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %404, i32 4
-  %406 = load i32, ptr %405, align 4
-  %407 = add i32 %406, -1
-  store i32 %407, ptr %405, align 4
+  %.val.i.i.i.i.i.i = load ptr, ptr %94, align 8
+  %408 = sext i32 %407 to i64
+  %409 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %408, i32 4
+  %410 = load i32, ptr %409, align 4
+  %411 = add i32 %410, -1
+  store i32 %411, ptr %409, align 4
   br label %whilebody.i.i.i36.i
 
 "$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i34.i, %whilebody.i.i.i36.i, %then.i.i23
-  %408 = load ptr, ptr %110, align 8
-  %409 = load i64, ptr %111, align 8
-  %410 = getelementptr %11, ptr %408, i64 %409
-  %411 = add i64 %409, 1
-  store i64 %411, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %410, i8 0, i64 472, i1 false)
-  %412 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %412, ptr %410, align 8
-  %413 = getelementptr i8, ptr %410, i64 8
-  store i32 3, ptr %413, align 4
-  %414 = getelementptr i8, ptr %410, i64 20
-  store i32 -1, ptr %414, align 4
-  %.val.i.i6.i.i.i = load i64, ptr %329, align 8
-  %.val17.i.i.i.i.i = load i32, ptr %330, align 4
-  %415 = trunc i64 %.val.i.i6.i.i.i to i32
-  %416 = sub i32 %415, %.val17.i.i.i.i.i
-  %417 = getelementptr i8, ptr %410, i64 24
-  store i32 %416, ptr %417, align 4
-  %418 = load i32, ptr %330, align 4
-  %419 = getelementptr i8, ptr %410, i64 28
-  store i32 %418, ptr %419, align 4
-  %420 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %421 = load i32, ptr %420, align 4
-  %422 = getelementptr i8, ptr %410, i64 32
-  store i32 %421, ptr %422, align 4
-  %423 = getelementptr i8, ptr %410, i64 36
-  store i32 -1, ptr %423, align 4
-  %424 = load i64, ptr %84, align 8
-  %425 = getelementptr i8, ptr %410, i64 208
-  store i64 %424, ptr %425, align 8
-  %426 = getelementptr i8, ptr %410, i64 12
-  store i32 6, ptr %426, align 4
-  %427 = getelementptr i8, ptr %410, i64 16
-  store i32 8, ptr %427, align 4
-  %428 = getelementptr i8, ptr %410, i64 216
-  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %428, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
+  %412 = load ptr, ptr %111, align 8
+  %413 = load i64, ptr %112, align 8
+  %414 = getelementptr %11, ptr %412, i64 %413
+  %415 = add i64 %413, 1
+  store i64 %415, ptr %112, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %414, i8 0, i64 472, i1 false)
+  %416 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %416, ptr %414, align 8
+  %417 = getelementptr i8, ptr %414, i64 8
+  store i32 3, ptr %417, align 4
+  %418 = getelementptr i8, ptr %414, i64 20
+  store i32 -1, ptr %418, align 4
+  %.val.i.i6.i.i.i = load i64, ptr %333, align 8
+  %.val17.i.i.i.i.i = load i32, ptr %334, align 4
+  %419 = trunc i64 %.val.i.i6.i.i.i to i32
+  %420 = sub i32 %419, %.val17.i.i.i.i.i
+  %421 = getelementptr i8, ptr %414, i64 24
+  store i32 %420, ptr %421, align 4
+  %422 = load i32, ptr %334, align 4
+  %423 = getelementptr i8, ptr %414, i64 28
+  store i32 %422, ptr %423, align 4
+  %424 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %425 = load i32, ptr %424, align 4
+  %426 = getelementptr i8, ptr %414, i64 32
+  store i32 %425, ptr %426, align 4
+  %427 = getelementptr i8, ptr %414, i64 36
+  store i32 -1, ptr %427, align 4
+  %428 = load i64, ptr %84, align 8
+  %429 = getelementptr i8, ptr %414, i64 208
+  store i64 %428, ptr %429, align 8
+  %430 = getelementptr i8, ptr %414, i64 12
+  store i32 6, ptr %430, align 4
+  %431 = getelementptr i8, ptr %414, i64 16
+  store i32 8, ptr %431, align 4
+  %432 = getelementptr i8, ptr %414, i64 216
+  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %432, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i)
   br label %merge1.i21
 
 else.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
-  %430 = icmp slt i32 %355, 0
-  br i1 %430, label %then1.i.i, label %merge.i20.i22
+  %434 = icmp slt i32 %359, 0
+  br i1 %434, label %then1.i.i, label %merge.i20.i22
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
-  %431 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i.i30.i.i = load ptr, ptr %431, align 8
+  %435 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i.i30.i.i = load ptr, ptr %435, align 8
   %.not.i.i.i.i.i = icmp eq ptr %.val.i.i.i30.i.i, null
   br i1 %.not.i.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i", label %"$Sequence.is_restricted.exit.i.i.i.i"
 
 "$Sequence.is_restricted.exit.i.i.i.i":           ; preds = %then1.i.i
-  %432 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %433 = load i8, ptr %432, align 1
-  %.fr.i.i.i = freeze i8 %433
-  %434 = icmp eq i8 %.fr.i.i.i, 0
-  br i1 %434, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %436 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %437 = load i8, ptr %436, align 1
+  %.fr.i.i.i = freeze i8 %437
+  %438 = icmp eq i8 %.fr.i.i.i, 0
+  br i1 %438, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 merge.i.i.i28.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
-  %435 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
-  %.val.i.i.i29.i = load i32, ptr %435, align 4
-  %436 = icmp sgt i32 %.val.i.i.i29.i, 0
-  br i1 %436, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %439 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
+  %.val.i.i.i29.i = load i32, ptr %439, align 4
+  %440 = icmp sgt i32 %.val.i.i.i29.i, 0
+  br i1 %440, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 forbody.preheader.i.i.i30.i:                      ; preds = %merge.i.i.i28.i
   %narrow.i.i.i.i = add nuw i32 %.val.i.i.i29.i, 31
-  %437 = lshr i32 %narrow.i.i.i.i, 5
-  %.zext.i.i.i.i = zext nneg i32 %437 to i64
+  %441 = lshr i32 %narrow.i.i.i.i, 5
+  %.zext.i.i.i.i = zext nneg i32 %441 to i64
   br label %forbody.i.i.i31.i
 
 forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i31.i
-  %438 = add nuw nsw i64 %i.010.i.i.i.i, 1
-  %exitcond.not.i.i.i33.i = icmp eq i64 %438, %.zext.i.i.i.i
+  %442 = add nuw nsw i64 %i.010.i.i.i.i, 1
+  %exitcond.not.i.i.i33.i = icmp eq i64 %442, %.zext.i.i.i.i
   br i1 %exitcond.not.i.i.i33.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i31.i
 
 forbody.i.i.i31.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i30.i
-  %i.010.i.i.i.i = phi i64 [ %438, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
-  %439 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
-  %440 = load i32, ptr %439, align 4
-  %.not.i.i.i32.i = icmp eq i32 %440, 0
+  %i.010.i.i.i.i = phi i64 [ %442, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
+  %443 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
+  %444 = load i32, ptr %443, align 4
+  %.not.i.i.i32.i = icmp eq i32 %444, 0
   br i1 %.not.i.i.i32.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 "$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i31.i, %forcond.i.i.i.i, %merge.i.i.i28.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
   %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i28.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i31.i ], [ 1, %forcond.i.i.i.i ]
   %cause.0.i.i.i = phi ptr [ @"$string.22", %merge.i.i.i28.i ], [ @"$string.21", %then1.i.i ], [ @"$string.21", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.23", %forbody.i.i.i31.i ], [ @"$string.22", %forcond.i.i.i.i ]
-  %.val.i31.i.i = load i64, ptr %329, align 8
-  %.val6.i.i.i = load i32, ptr %330, align 4
-  %441 = trunc i64 %.val.i31.i.i to i32
-  %442 = sub i32 %441, %.val6.i.i.i
-  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %442)
-  %444 = load ptr, ptr %110, align 8
-  %445 = load i64, ptr %111, align 8
-  %446 = getelementptr %11, ptr %444, i64 %445
-  %447 = add i64 %445, 1
-  store i64 %447, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %446, i8 0, i64 472, i1 false)
-  %448 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %448, ptr %446, align 8
-  %449 = getelementptr i8, ptr %446, i64 8
-  store i32 3, ptr %449, align 4
-  %450 = getelementptr i8, ptr %446, i64 20
-  store i32 -1, ptr %450, align 4
-  %.val.i.i9.i.i.i = load i64, ptr %329, align 8
-  %.val17.i.i.i32.i.i = load i32, ptr %330, align 4
-  %451 = trunc i64 %.val.i.i9.i.i.i to i32
-  %452 = sub i32 %451, %.val17.i.i.i32.i.i
-  %453 = getelementptr i8, ptr %446, i64 24
-  store i32 %452, ptr %453, align 4
-  %454 = load i32, ptr %330, align 4
-  %455 = getelementptr i8, ptr %446, i64 28
-  store i32 %454, ptr %455, align 4
-  %456 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %457 = load i32, ptr %456, align 4
-  %458 = getelementptr i8, ptr %446, i64 32
-  store i32 %457, ptr %458, align 4
-  %459 = getelementptr i8, ptr %446, i64 36
-  store i32 -1, ptr %459, align 4
-  %460 = load i64, ptr %84, align 8
-  %461 = getelementptr i8, ptr %446, i64 208
-  store i64 %460, ptr %461, align 8
-  %462 = getelementptr i8, ptr %446, i64 12
-  store i32 6, ptr %462, align 4
-  %463 = getelementptr i8, ptr %446, i64 16
-  store i32 %code.0.i.i.i, ptr %463, align 4
-  %464 = getelementptr i8, ptr %446, i64 216
-  %465 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
+  %.val.i31.i.i = load i64, ptr %333, align 8
+  %.val6.i.i.i = load i32, ptr %334, align 4
+  %445 = trunc i64 %.val.i31.i.i to i32
+  %446 = sub i32 %445, %.val6.i.i.i
+  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %446)
+  %448 = load ptr, ptr %111, align 8
+  %449 = load i64, ptr %112, align 8
+  %450 = getelementptr %11, ptr %448, i64 %449
+  %451 = add i64 %449, 1
+  store i64 %451, ptr %112, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %450, i8 0, i64 472, i1 false)
+  %452 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %452, ptr %450, align 8
+  %453 = getelementptr i8, ptr %450, i64 8
+  store i32 3, ptr %453, align 4
+  %454 = getelementptr i8, ptr %450, i64 20
+  store i32 -1, ptr %454, align 4
+  %.val.i.i9.i.i.i = load i64, ptr %333, align 8
+  %.val17.i.i.i32.i.i = load i32, ptr %334, align 4
+  %455 = trunc i64 %.val.i.i9.i.i.i to i32
+  %456 = sub i32 %455, %.val17.i.i.i32.i.i
+  %457 = getelementptr i8, ptr %450, i64 24
+  store i32 %456, ptr %457, align 4
+  %458 = load i32, ptr %334, align 4
+  %459 = getelementptr i8, ptr %450, i64 28
+  store i32 %458, ptr %459, align 4
+  %460 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %461 = load i32, ptr %460, align 4
+  %462 = getelementptr i8, ptr %450, i64 32
+  store i32 %461, ptr %462, align 4
+  %463 = getelementptr i8, ptr %450, i64 36
+  store i32 -1, ptr %463, align 4
+  %464 = load i64, ptr %84, align 8
+  %465 = getelementptr i8, ptr %450, i64 208
+  store i64 %464, ptr %465, align 8
+  %466 = getelementptr i8, ptr %450, i64 12
+  store i32 6, ptr %466, align 4
+  %467 = getelementptr i8, ptr %450, i64 16
+  store i32 %code.0.i.i.i, ptr %467, align 4
+  %468 = getelementptr i8, ptr %450, i64 216
+  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %468, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i)
   br label %merge1.i21
 
 merge.i20.i22:                                    ; preds = %else.i.i
-  %466 = load ptr, ptr %110, align 8
-  %467 = load i64, ptr %111, align 8
-  %468 = getelementptr %11, ptr %466, i64 %467
-  %469 = add i64 %467, 1
-  store i64 %469, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %468, i8 0, i64 472, i1 false)
-  %470 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %470, ptr %468, align 8
-  %471 = getelementptr i8, ptr %468, i64 8
-  store i32 1, ptr %471, align 4
-  %472 = getelementptr i8, ptr %468, i64 20
-  store i32 -1, ptr %472, align 4
-  %.val.i.i33.i.i = load i64, ptr %329, align 8
-  %.val17.i.i.i21.i = load i32, ptr %330, align 4
-  %473 = trunc i64 %.val.i.i33.i.i to i32
-  %474 = sub i32 %473, %.val17.i.i.i21.i
-  %475 = getelementptr i8, ptr %468, i64 24
-  store i32 %474, ptr %475, align 4
-  %476 = load i32, ptr %330, align 4
-  %477 = getelementptr i8, ptr %468, i64 28
-  store i32 %476, ptr %477, align 4
-  %478 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %479 = load i32, ptr %478, align 4
-  %480 = getelementptr i8, ptr %468, i64 32
-  store i32 %479, ptr %480, align 4
-  %481 = getelementptr i8, ptr %468, i64 36
-  store i32 -1, ptr %481, align 4
-  %482 = load i64, ptr %84, align 8
-  %483 = getelementptr i8, ptr %468, i64 208
-  store i64 %482, ptr %483, align 8
-  store i32 %355, ptr %472, align 4
-  %.val.i34.i.i = load ptr, ptr %107, align 8
-  %484 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %.val20.i.i.i = load i32, ptr %484, align 4
-  %485 = getelementptr i8, ptr %.val.i34.i.i, i64 68
-  %486 = load i32, ptr %485, align 4
-  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %486, i32 %.val20.i.i.i)
-  %487 = icmp sgt i32 %spec.select.i.i.i.i, 0
-  br i1 %487, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
+  %470 = load ptr, ptr %111, align 8
+  %471 = load i64, ptr %112, align 8
+  %472 = getelementptr %11, ptr %470, i64 %471
+  %473 = add i64 %471, 1
+  store i64 %473, ptr %112, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %472, i8 0, i64 472, i1 false)
+  %474 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %474, ptr %472, align 8
+  %475 = getelementptr i8, ptr %472, i64 8
+  store i32 1, ptr %475, align 4
+  %476 = getelementptr i8, ptr %472, i64 20
+  store i32 -1, ptr %476, align 4
+  %.val.i.i33.i.i = load i64, ptr %333, align 8
+  %.val17.i.i.i21.i = load i32, ptr %334, align 4
+  %477 = trunc i64 %.val.i.i33.i.i to i32
+  %478 = sub i32 %477, %.val17.i.i.i21.i
+  %479 = getelementptr i8, ptr %472, i64 24
+  store i32 %478, ptr %479, align 4
+  %480 = load i32, ptr %334, align 4
+  %481 = getelementptr i8, ptr %472, i64 28
+  store i32 %480, ptr %481, align 4
+  %482 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %483 = load i32, ptr %482, align 4
+  %484 = getelementptr i8, ptr %472, i64 32
+  store i32 %483, ptr %484, align 4
+  %485 = getelementptr i8, ptr %472, i64 36
+  store i32 -1, ptr %485, align 4
+  %486 = load i64, ptr %84, align 8
+  %487 = getelementptr i8, ptr %472, i64 208
+  store i64 %486, ptr %487, align 8
+  store i32 %359, ptr %476, align 4
+  %.val.i34.i.i = load ptr, ptr %108, align 8
+  %488 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
+  %.val20.i.i.i = load i32, ptr %488, align 4
+  %489 = getelementptr i8, ptr %.val.i34.i.i, i64 68
+  %490 = load i32, ptr %489, align 4
+  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %490, i32 %.val20.i.i.i)
+  %491 = icmp sgt i32 %spec.select.i.i.i.i, 0
+  br i1 %491, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i20.i22
-  %488 = getelementptr i8, ptr %.val.i34.i.i, i64 328
-  %489 = load ptr, ptr %488, align 8
-  %490 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %492 = getelementptr i8, ptr %.val.i34.i.i, i64 328
+  %493 = load ptr, ptr %492, align 8
+  %494 = mul i32 %segment.sroa.215.0.copyload.i, 20
   %wide.trip.count.i.i.i24.i = zext nneg i32 %spec.select.i.i.i.i to i64
   br label %forbody.i.i37.i.i
 
 forbody.i.i37.i.i:                                ; preds = %merge2.i.i.i26.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i25.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i27.i, %merge2.i.i.i26.i ]
-  %491 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
-  %492 = add i32 %490, %491
-  %493 = sext i32 %492 to i64
-  %494 = getelementptr i32, ptr %489, i64 %493
-  %495 = load i32, ptr %494, align 4
-  %496 = icmp slt i32 %495, 0
-  br i1 %496, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
+  %495 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
+  %496 = add i32 %494, %495
+  %497 = sext i32 %496 to i64
+  %498 = getelementptr i32, ptr %493, i64 %497
+  %499 = load i32, ptr %498, align 4
+  %500 = icmp slt i32 %499, 0
+  br i1 %500, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
 
 merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
   %indvars.iv.next.i.i.i27.i = add nuw nsw i64 %indvars.iv.i.i.i25.i, 1
@@ -2030,357 +2042,357 @@ merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
   br i1 %exitcond.not.i.i38.i.i, label %"$Scheduler.num_best.exit.i.i.i", label %forbody.i.i37.i.i
 
 "$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i26.i, %forbody.i.i37.i.i, %merge.i20.i22
-  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i22 ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %491, %forbody.i.i37.i.i ]
-  store i32 %common.ret.op.i.i.i.i, ptr %481, align 4
-  %497 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
-  br i1 %497, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
+  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i22 ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %495, %forbody.i.i37.i.i ]
+  store i32 %common.ret.op.i.i.i.i, ptr %485, align 4
+  %501 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
+  br i1 %501, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
 
 then.i35.i.i:                                     ; preds = %"$Scheduler.num_best.exit.i.i.i"
-  %498 = getelementptr i8, ptr %350, i64 320
-  %499 = load ptr, ptr %498, align 8
-  %500 = getelementptr float, ptr %499, i64 %353
-  %501 = load float, ptr %500, align 4
-  %502 = getelementptr i8, ptr %468, i64 40
-  store float %501, ptr %502, align 4
+  %502 = getelementptr i8, ptr %354, i64 320
+  %503 = load ptr, ptr %502, align 8
+  %504 = getelementptr float, ptr %503, i64 %357
+  %505 = load float, ptr %504, align 4
+  %506 = getelementptr i8, ptr %472, i64 40
+  store float %505, ptr %506, align 4
   %.not.i36.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not.i36.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i35.i.i
-  %503 = getelementptr i8, ptr %350, i64 328
-  %504 = mul i32 %segment.sroa.215.0.copyload.i, 20
-  %505 = getelementptr i8, ptr %468, i64 44
-  %506 = getelementptr i8, ptr %350, i64 336
-  %507 = getelementptr i8, ptr %468, i64 124
+  %507 = getelementptr i8, ptr %354, i64 328
+  %508 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %509 = getelementptr i8, ptr %472, i64 44
+  %510 = getelementptr i8, ptr %354, i64 336
+  %511 = getelementptr i8, ptr %472, i64 124
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
-  %xtraiter53 = and i64 %wide.trip.count.i.i.i, 3
-  %508 = icmp ult i32 %common.ret.op.i.i.i.i, 4
-  br i1 %508, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %xtraiter54 = and i64 %wide.trip.count.i.i.i, 3
+  %512 = icmp ult i32 %common.ret.op.i.i.i.i, 4
+  br i1 %512, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
-  %unroll_iter56 = and i64 %wide.trip.count.i.i.i, 2147483644
+  %unroll_iter57 = and i64 %wide.trip.count.i.i.i, 2147483644
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %niter57 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter57.next.3, %forbody.i.i.i ]
-  %509 = load ptr, ptr %503, align 8
-  %510 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %511 = add i32 %504, %510
-  %512 = sext i32 %511 to i64
-  %513 = getelementptr i32, ptr %509, i64 %512
-  %514 = load i32, ptr %513, align 4
-  %515 = getelementptr i32, ptr %505, i64 %indvars.iv.i.i.i
-  store i32 %514, ptr %515, align 4
-  %516 = load ptr, ptr %506, align 8
-  %517 = getelementptr float, ptr %516, i64 %512
-  %518 = load float, ptr %517, align 4
-  %519 = getelementptr float, ptr %507, i64 %indvars.iv.i.i.i
-  store float %518, ptr %519, align 4
+  %niter58 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter58.next.3, %forbody.i.i.i ]
+  %513 = load ptr, ptr %507, align 8
+  %514 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %515 = add i32 %508, %514
+  %516 = sext i32 %515 to i64
+  %517 = getelementptr i32, ptr %513, i64 %516
+  %518 = load i32, ptr %517, align 4
+  %519 = getelementptr i32, ptr %509, i64 %indvars.iv.i.i.i
+  store i32 %518, ptr %519, align 4
+  %520 = load ptr, ptr %510, align 8
+  %521 = getelementptr float, ptr %520, i64 %516
+  %522 = load float, ptr %521, align 4
+  %523 = getelementptr float, ptr %511, i64 %indvars.iv.i.i.i
+  store float %522, ptr %523, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %520 = load ptr, ptr %503, align 8
-  %521 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %522 = add i32 %504, %521
-  %523 = sext i32 %522 to i64
-  %524 = getelementptr i32, ptr %520, i64 %523
-  %525 = load i32, ptr %524, align 4
-  %526 = getelementptr i32, ptr %505, i64 %indvars.iv.next.i.i.i
-  store i32 %525, ptr %526, align 4
-  %527 = load ptr, ptr %506, align 8
-  %528 = getelementptr float, ptr %527, i64 %523
-  %529 = load float, ptr %528, align 4
-  %530 = getelementptr float, ptr %507, i64 %indvars.iv.next.i.i.i
-  store float %529, ptr %530, align 4
+  %524 = load ptr, ptr %507, align 8
+  %525 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %526 = add i32 %508, %525
+  %527 = sext i32 %526 to i64
+  %528 = getelementptr i32, ptr %524, i64 %527
+  %529 = load i32, ptr %528, align 4
+  %530 = getelementptr i32, ptr %509, i64 %indvars.iv.next.i.i.i
+  store i32 %529, ptr %530, align 4
+  %531 = load ptr, ptr %510, align 8
+  %532 = getelementptr float, ptr %531, i64 %527
+  %533 = load float, ptr %532, align 4
+  %534 = getelementptr float, ptr %511, i64 %indvars.iv.next.i.i.i
+  store float %533, ptr %534, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %531 = load ptr, ptr %503, align 8
-  %532 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %533 = add i32 %504, %532
-  %534 = sext i32 %533 to i64
-  %535 = getelementptr i32, ptr %531, i64 %534
-  %536 = load i32, ptr %535, align 4
-  %537 = getelementptr i32, ptr %505, i64 %indvars.iv.next.i.i.i.1
-  store i32 %536, ptr %537, align 4
-  %538 = load ptr, ptr %506, align 8
-  %539 = getelementptr float, ptr %538, i64 %534
-  %540 = load float, ptr %539, align 4
-  %541 = getelementptr float, ptr %507, i64 %indvars.iv.next.i.i.i.1
-  store float %540, ptr %541, align 4
+  %535 = load ptr, ptr %507, align 8
+  %536 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %537 = add i32 %508, %536
+  %538 = sext i32 %537 to i64
+  %539 = getelementptr i32, ptr %535, i64 %538
+  %540 = load i32, ptr %539, align 4
+  %541 = getelementptr i32, ptr %509, i64 %indvars.iv.next.i.i.i.1
+  store i32 %540, ptr %541, align 4
+  %542 = load ptr, ptr %510, align 8
+  %543 = getelementptr float, ptr %542, i64 %538
+  %544 = load float, ptr %543, align 4
+  %545 = getelementptr float, ptr %511, i64 %indvars.iv.next.i.i.i.1
+  store float %544, ptr %545, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %542 = load ptr, ptr %503, align 8
-  %543 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %544 = add i32 %504, %543
-  %545 = sext i32 %544 to i64
-  %546 = getelementptr i32, ptr %542, i64 %545
-  %547 = load i32, ptr %546, align 4
-  %548 = getelementptr i32, ptr %505, i64 %indvars.iv.next.i.i.i.2
-  store i32 %547, ptr %548, align 4
-  %549 = load ptr, ptr %506, align 8
-  %550 = getelementptr float, ptr %549, i64 %545
-  %551 = load float, ptr %550, align 4
-  %552 = getelementptr float, ptr %507, i64 %indvars.iv.next.i.i.i.2
-  store float %551, ptr %552, align 4
+  %546 = load ptr, ptr %507, align 8
+  %547 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %548 = add i32 %508, %547
+  %549 = sext i32 %548 to i64
+  %550 = getelementptr i32, ptr %546, i64 %549
+  %551 = load i32, ptr %550, align 4
+  %552 = getelementptr i32, ptr %509, i64 %indvars.iv.next.i.i.i.2
+  store i32 %551, ptr %552, align 4
+  %553 = load ptr, ptr %510, align 8
+  %554 = getelementptr float, ptr %553, i64 %549
+  %555 = load float, ptr %554, align 4
+  %556 = getelementptr float, ptr %511, i64 %indvars.iv.next.i.i.i.2
+  store float %555, ptr %556, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
-  %niter57.next.3 = add i64 %niter57, 4
-  %niter57.ncmp.3 = icmp eq i64 %niter57.next.3, %unroll_iter56
-  br i1 %niter57.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
+  %niter58.next.3 = add i64 %niter58, 4
+  %niter58.ncmp.3 = icmp eq i64 %niter58.next.3, %unroll_iter57
+  br i1 %niter58.ncmp.3, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i
 
 "$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
-  %lcmp.mod55.not = icmp eq i64 %xtraiter53, 0
-  br i1 %lcmp.mod55.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
+  %lcmp.mod56.not = icmp eq i64 %xtraiter54, 0
+  br i1 %lcmp.mod56.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil
 
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %epil.iter54 = phi i64 [ %epil.iter54.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %553 = load ptr, ptr %503, align 8
-  %554 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %555 = add i32 %504, %554
-  %556 = sext i32 %555 to i64
-  %557 = getelementptr i32, ptr %553, i64 %556
-  %558 = load i32, ptr %557, align 4
-  %559 = getelementptr i32, ptr %505, i64 %indvars.iv.i.i.i.epil
-  store i32 %558, ptr %559, align 4
-  %560 = load ptr, ptr %506, align 8
-  %561 = getelementptr float, ptr %560, i64 %556
-  %562 = load float, ptr %561, align 4
-  %563 = getelementptr float, ptr %507, i64 %indvars.iv.i.i.i.epil
-  store float %562, ptr %563, align 4
+  %epil.iter55 = phi i64 [ %epil.iter55.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
+  %557 = load ptr, ptr %507, align 8
+  %558 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %559 = add i32 %508, %558
+  %560 = sext i32 %559 to i64
+  %561 = getelementptr i32, ptr %557, i64 %560
+  %562 = load i32, ptr %561, align 4
+  %563 = getelementptr i32, ptr %509, i64 %indvars.iv.i.i.i.epil
+  store i32 %562, ptr %563, align 4
+  %564 = load ptr, ptr %510, align 8
+  %565 = getelementptr float, ptr %564, i64 %560
+  %566 = load float, ptr %565, align 4
+  %567 = getelementptr float, ptr %511, i64 %indvars.iv.i.i.i.epil
+  store float %566, ptr %567, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
-  %epil.iter54.next = add i64 %epil.iter54, 1
-  %epil.iter54.cmp.not = icmp eq i64 %epil.iter54.next, %xtraiter53
-  br i1 %epil.iter54.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
+  %epil.iter55.next = add i64 %epil.iter55, 1
+  %epil.iter55.cmp.not = icmp eq i64 %epil.iter55.next, %xtraiter54
+  br i1 %epil.iter55.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
 "$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then.i35.i.i, %"$Scheduler.num_best.exit.i.i.i"
-  %564 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %565 = load ptr, ptr %564, align 8
-  %566 = load i64, ptr %329, align 8
-  %567 = getelementptr i32, ptr %565, i64 %566
-  store i32 %355, ptr %567, align 4
-  %568 = load i64, ptr %329, align 8
-  %569 = add i64 %568, 1
-  store i64 %569, ptr %329, align 8
-  %.val21.i.i.i = load i32, ptr %330, align 4
-  %570 = trunc i64 %569 to i32
-  %571 = sub i32 %570, %.val21.i.i.i
-  %572 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %573 = load i32, ptr %572, align 4
-  %.not.i40.i.i = icmp slt i32 %571, %573
+  %568 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %569 = load ptr, ptr %568, align 8
+  %570 = load i64, ptr %333, align 8
+  %571 = getelementptr i32, ptr %569, i64 %570
+  store i32 %359, ptr %571, align 4
+  %572 = load i64, ptr %333, align 8
+  %573 = add i64 %572, 1
+  store i64 %573, ptr %333, align 8
+  %.val21.i.i.i = load i32, ptr %334, align 4
+  %574 = trunc i64 %573 to i32
+  %575 = sub i32 %574, %.val21.i.i.i
+  %576 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %577 = load i32, ptr %576, align 4
+  %.not.i40.i.i = icmp slt i32 %575, %577
   br i1 %.not.i40.i.i, label %or.lhs.false.i.i.i, label %and.lhs.true.i41.i.i
 
 and.lhs.true.i41.i.i:                             ; preds = %"$Sequence.is_restricted.exit.i50.i.i", %"$Scheduler.post_token.exit.i.i"
-  %.val22.i.i.i = load ptr, ptr %564, align 8
-  %574 = getelementptr i32, ptr %.val22.i.i.i, i64 %569
-  %575 = getelementptr i8, ptr %574, i64 -4
-  %576 = load i32, ptr %575, align 4
-  %577 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %578 = load i64, ptr %577, align 8
-  %579 = icmp sgt i64 %578, 0
-  br i1 %579, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
+  %.val22.i.i.i = load ptr, ptr %568, align 8
+  %578 = getelementptr i32, ptr %.val22.i.i.i, i64 %573
+  %579 = getelementptr i8, ptr %578, i64 -4
+  %580 = load i32, ptr %579, align 4
+  %581 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %582 = load i64, ptr %581, align 8
+  %583 = icmp sgt i64 %582, 0
+  br i1 %583, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
 
 forbody.lr.ph.i.i44.i.i:                          ; preds = %and.lhs.true.i41.i.i
-  %580 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %581 = load ptr, ptr %580, align 8
-  %582 = load i32, ptr %581, align 4
-  %583 = icmp eq i32 %582, %576
-  br i1 %583, label %then5.i.i, label %forcond.i.i45.i.i
+  %584 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %585 = load ptr, ptr %584, align 8
+  %586 = load i32, ptr %585, align 4
+  %587 = icmp eq i32 %586, %580
+  br i1 %587, label %then5.i.i, label %forcond.i.i45.i.i
 
 forcond.i.i45.i.i:                                ; preds = %forbody.lr.ph.i.i44.i.i, %forbody.i.i47.i.i
-  %i.05.i30.i.i.i = phi i64 [ %584, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
-  %584 = add nuw nsw i64 %i.05.i30.i.i.i, 1
-  %exitcond.not.i.i46.i.i = icmp eq i64 %584, %578
+  %i.05.i30.i.i.i = phi i64 [ %588, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
+  %588 = add nuw nsw i64 %i.05.i30.i.i.i, 1
+  %exitcond.not.i.i46.i.i = icmp eq i64 %588, %582
   br i1 %exitcond.not.i.i46.i.i, label %else.i.i.i, label %forbody.i.i47.i.i
 
 forbody.i.i47.i.i:                                ; preds = %forcond.i.i45.i.i
-  %585 = getelementptr i32, ptr %581, i64 %584
-  %586 = load i32, ptr %585, align 4
-  %587 = icmp eq i32 %586, %576
-  br i1 %587, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
+  %589 = getelementptr i32, ptr %585, i64 %588
+  %590 = load i32, ptr %589, align 4
+  %591 = icmp eq i32 %590, %580
+  br i1 %591, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i47.i.i
-  %588 = icmp slt i64 %584, %578
-  br i1 %588, label %then5.i.i, label %else.i.i.i
+  %592 = icmp slt i64 %588, %582
+  br i1 %592, label %then5.i.i, label %else.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i"
-  %589 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i48.i.i = load ptr, ptr %589, align 8
+  %593 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i48.i.i = load ptr, ptr %593, align 8
   %.not.i.i49.i.i = icmp eq ptr %.val.i.i48.i.i, null
   br i1 %.not.i.i49.i.i, label %merge.i.i22.i, label %"$Sequence.is_restricted.exit.i50.i.i"
 
 "$Sequence.is_restricted.exit.i50.i.i":           ; preds = %or.lhs.false.i.i.i
-  %590 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %591 = load i8, ptr %590, align 1
-  %592 = icmp eq i8 %591, 0
-  br i1 %592, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
+  %594 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %595 = load i8, ptr %594, align 1
+  %596 = icmp eq i8 %595, 0
+  br i1 %596, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
 
 else.i.i.i:                                       ; preds = %forcond.i.i45.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %and.lhs.true.i41.i.i
   br i1 %.not.i40.i.i, label %merge.i.i22.i, label %and.lhs.true3.i.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %else.i.i.i
-  %593 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %594 = load i64, ptr %593, align 8
-  %595 = add i64 %594, -1
-  %596 = icmp sgt i64 %595, 0
-  br i1 %596, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
+  %597 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %598 = load i64, ptr %597, align 8
+  %599 = add i64 %598, -1
+  %600 = icmp sgt i64 %599, 0
+  br i1 %600, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
 
 forbody.lr.ph.i25.i.i.i:                          ; preds = %and.lhs.true3.i.i.i
-  %597 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %598 = load ptr, ptr %597, align 8
-  %599 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i23.i = load i32, ptr %598, align 4
+  %601 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %602 = load ptr, ptr %601, align 8
+  %603 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i23.i = load i32, ptr %602, align 4
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i25.i.i.i
-  %600 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %604, %forcond.backedge.i.i.i.i ]
-  %601 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %615, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %602, %forcond.backedge.i.i.i.i ]
-  %602 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %603 = getelementptr i32, ptr %598, i64 %602
-  %604 = load i32, ptr %603, align 4
-  %605 = sub i32 %604, %600
-  %606 = icmp sgt i32 %605, %571
-  br i1 %606, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
+  %604 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %608, %forcond.backedge.i.i.i.i ]
+  %605 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %619, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %606, %forcond.backedge.i.i.i.i ]
+  %606 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %607 = getelementptr i32, ptr %602, i64 %606
+  %608 = load i32, ptr %607, align 4
+  %609 = sub i32 %608, %604
+  %610 = icmp sgt i32 %609, %575
+  br i1 %610, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
 
 merge.i.i.i43.i.i:                                ; preds = %forbody.i26.i.i.i
-  %607 = sext i32 %605 to i64
-  %608 = sub i64 %569, %607
-  %609 = getelementptr i32, ptr %.val22.i.i.i, i64 %608
-  %610 = load ptr, ptr %599, align 8
-  %611 = sext i32 %600 to i64
-  %612 = getelementptr i32, ptr %610, i64 %611
-  %613 = shl nsw i64 %607, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %609, ptr %612, i64 %613)
-  %614 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %614, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+  %611 = sext i32 %609 to i64
+  %612 = sub i64 %573, %611
+  %613 = getelementptr i32, ptr %.val22.i.i.i, i64 %612
+  %614 = load ptr, ptr %603, align 8
+  %615 = sext i32 %604 to i64
+  %616 = getelementptr i32, ptr %614, i64 %615
+  %617 = shl nsw i64 %611, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %613, ptr %616, i64 %617)
+  %618 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %618, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
 forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i43.i.i, %forbody.i26.i.i.i
-  %615 = icmp slt i64 %602, %595
-  %exitcond.not.i27.i.i.i = icmp eq i64 %602, %595
+  %619 = icmp slt i64 %606, %599
+  %exitcond.not.i27.i.i.i = icmp eq i64 %606, %599
   br i1 %exitcond.not.i27.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i26.i.i.i
 
 "$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i43.i.i
-  %.lcssa.i24.i.i.i = phi i1 [ %601, %merge.i.i.i43.i.i ], [ %615, %forcond.backedge.i.i.i.i ]
+  %.lcssa.i24.i.i.i = phi i1 [ %605, %merge.i.i.i43.i.i ], [ %619, %forcond.backedge.i.i.i.i ]
   br i1 %.lcssa.i24.i.i.i, label %then5.i.i, label %merge.i.i22.i
 
 merge.i.i22.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i50.i.i", %or.lhs.false.i.i.i
-  %616 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %617 = load i32, ptr %616, align 4
-  %.not18.i.i.i = icmp slt i32 %571, %617
+  %620 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %621 = load i32, ptr %620, align 4
+  %.not18.i.i.i = icmp slt i32 %575, %621
   br i1 %.not18.i.i.i, label %merge1.i21, label %then5.i.i
 
 then5.i.i:                                        ; preds = %merge.i.i22.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i44.i.i
   %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i44.i.i ], [ 3, %merge.i.i22.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %618 = load ptr, ptr %110, align 8
-  %619 = load i64, ptr %111, align 8
-  %620 = getelementptr %11, ptr %618, i64 %619
-  %621 = add i64 %619, 1
-  store i64 %621, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %620, i8 0, i64 472, i1 false)
-  %622 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %622, ptr %620, align 8
-  %623 = getelementptr i8, ptr %620, i64 8
-  store i32 2, ptr %623, align 4
-  %624 = getelementptr i8, ptr %620, i64 20
-  store i32 -1, ptr %624, align 4
-  %.val.i.i51.i.i = load i64, ptr %329, align 8
-  %.val17.i.i52.i.i = load i32, ptr %330, align 4
-  %625 = trunc i64 %.val.i.i51.i.i to i32
-  %626 = sub i32 %625, %.val17.i.i52.i.i
-  %627 = getelementptr i8, ptr %620, i64 24
-  store i32 %626, ptr %627, align 4
-  %628 = load i32, ptr %330, align 4
-  %629 = getelementptr i8, ptr %620, i64 28
-  store i32 %628, ptr %629, align 4
-  %630 = load i32, ptr %478, align 4
-  %631 = getelementptr i8, ptr %620, i64 32
+  %622 = load ptr, ptr %111, align 8
+  %623 = load i64, ptr %112, align 8
+  %624 = getelementptr %11, ptr %622, i64 %623
+  %625 = add i64 %623, 1
+  store i64 %625, ptr %112, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %624, i8 0, i64 472, i1 false)
+  %626 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %626, ptr %624, align 8
+  %627 = getelementptr i8, ptr %624, i64 8
+  store i32 2, ptr %627, align 4
+  %628 = getelementptr i8, ptr %624, i64 20
+  store i32 -1, ptr %628, align 4
+  %.val.i.i51.i.i = load i64, ptr %333, align 8
+  %.val17.i.i52.i.i = load i32, ptr %334, align 4
+  %629 = trunc i64 %.val.i.i51.i.i to i32
+  %630 = sub i32 %629, %.val17.i.i52.i.i
+  %631 = getelementptr i8, ptr %624, i64 24
   store i32 %630, ptr %631, align 4
-  %632 = getelementptr i8, ptr %620, i64 36
-  store i32 -1, ptr %632, align 4
-  %633 = load i64, ptr %84, align 8
-  %634 = getelementptr i8, ptr %620, i64 208
-  store i64 %633, ptr %634, align 8
-  %635 = getelementptr i8, ptr %620, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %635, align 4
-  %636 = load i64, ptr %112, align 8
-  %637 = add i64 %636, 1
-  store i64 %637, ptr %112, align 8
+  %632 = load i32, ptr %334, align 4
+  %633 = getelementptr i8, ptr %624, i64 28
+  store i32 %632, ptr %633, align 4
+  %634 = load i32, ptr %482, align 4
+  %635 = getelementptr i8, ptr %624, i64 32
+  store i32 %634, ptr %635, align 4
+  %636 = getelementptr i8, ptr %624, i64 36
+  store i32 -1, ptr %636, align 4
+  %637 = load i64, ptr %84, align 8
+  %638 = getelementptr i8, ptr %624, i64 208
+  store i64 %637, ptr %638, align 8
+  %639 = getelementptr i8, ptr %624, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %639, align 4
+  %640 = load i64, ptr %113, align 8
+  %641 = add i64 %640, 1
+  store i64 %641, ptr %113, align 8
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   br label %merge1.i21
 
 merge1.i21:                                       ; preds = %then5.i.i, %merge.i.i22.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_pages.exit.i", %forbody.i
-  %638 = add nuw nsw i64 %i.043.i, 1
-  %exitcond.not.i = icmp eq i64 %638, %89
+  %642 = add nuw nsw i64 %i.043.i, 1
+  %exitcond.not.i = icmp eq i64 %642, %89
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %639 = getelementptr i8, ptr %0, i64 1928
-  store i64 %16, ptr %639, align 8
-  %640 = getelementptr i8, ptr %0, i64 2606
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %640, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %641 = getelementptr i8, ptr %0, i64 1864
-  store i8 0, ptr %641, align 1
-  %642 = getelementptr i8, ptr %0, i64 1840
-  %643 = load i64, ptr %2, align 8
-  %644 = icmp sgt i64 %643, 0
-  br i1 %644, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %643 = getelementptr i8, ptr %0, i64 1928
+  store i64 %16, ptr %643, align 8
+  %644 = getelementptr i8, ptr %0, i64 2606
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %644, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %645 = getelementptr i8, ptr %0, i64 1864
+  store i8 0, ptr %645, align 1
+  %646 = getelementptr i8, ptr %0, i64 1840
+  %647 = load i64, ptr %2, align 8
+  %648 = icmp sgt i64 %647, 0
+  br i1 %648, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %645 = getelementptr i8, ptr %0, i64 1696
-  %646 = getelementptr i8, ptr %0, i64 1704
+  %649 = getelementptr i8, ptr %0, i64 1696
+  %650 = getelementptr i8, ptr %0, i64 1704
   br label %forbody.i.i
 
-forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
-  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %674, %merge1.i.i ]
-  %647 = load ptr, ptr %642, align 8
-  %648 = getelementptr %9, ptr %647, i64 %i.08.i.i
-  %649 = load ptr, ptr %648, align 8
-  store ptr null, ptr %648, align 8
-  %.not.i.i24 = icmp eq ptr %649, null
-  br i1 %.not.i.i24, label %merge1.i.i, label %then.i.i25
+forbody.i.i:                                      ; preds = %merge1.i.i28, %forbody.lr.ph.i.i
+  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %678, %merge1.i.i28 ]
+  %651 = load ptr, ptr %646, align 8
+  %652 = getelementptr %9, ptr %651, i64 %i.08.i.i
+  %653 = load ptr, ptr %652, align 8
+  store ptr null, ptr %652, align 8
+  %.not.i.i24 = icmp eq ptr %653, null
+  br i1 %.not.i.i24, label %merge1.i.i28, label %then.i.i25
 
 then.i.i25:                                       ; preds = %forbody.i.i
-  %650 = load ptr, ptr %645, align 8
-  %651 = load i64, ptr %646, align 8
-  %652 = getelementptr %11, ptr %650, i64 %651
-  %653 = add i64 %651, 1
-  store i64 %653, ptr %646, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %652, i8 0, i64 472, i1 false)
-  %654 = load i64, ptr %649, align 8
-  store i64 %654, ptr %652, align 8
-  %655 = getelementptr i8, ptr %652, i64 8
-  store i32 3, ptr %655, align 4
-  %656 = getelementptr i8, ptr %652, i64 20
-  store i32 -1, ptr %656, align 4
-  %657 = getelementptr i8, ptr %649, i64 24
-  %.val.i.i.i.i26 = load i64, ptr %657, align 8
-  %658 = getelementptr i8, ptr %649, i64 40
-  %.val17.i.i.i.i27 = load i32, ptr %658, align 4
-  %659 = trunc i64 %.val.i.i.i.i26 to i32
-  %660 = sub i32 %659, %.val17.i.i.i.i27
-  %661 = getelementptr i8, ptr %652, i64 24
-  store i32 %660, ptr %661, align 4
-  %662 = load i32, ptr %658, align 4
-  %663 = getelementptr i8, ptr %652, i64 28
-  store i32 %662, ptr %663, align 4
-  %664 = getelementptr i8, ptr %649, i64 68
-  %665 = load i32, ptr %664, align 4
-  %666 = getelementptr i8, ptr %652, i64 32
-  store i32 %665, ptr %666, align 4
-  %667 = getelementptr i8, ptr %652, i64 36
-  store i32 -1, ptr %667, align 4
-  %668 = load i64, ptr %639, align 8
-  %669 = getelementptr i8, ptr %652, i64 208
-  store i64 %668, ptr %669, align 8
-  %670 = getelementptr i8, ptr %652, i64 12
-  store i32 6, ptr %670, align 4
-  %671 = getelementptr i8, ptr %652, i64 16
-  store i32 %10, ptr %671, align 4
-  %672 = getelementptr i8, ptr %652, i64 216
-  %673 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %672, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %649)
-  br label %merge1.i.i
+  %654 = load ptr, ptr %649, align 8
+  %655 = load i64, ptr %650, align 8
+  %656 = getelementptr %11, ptr %654, i64 %655
+  %657 = add i64 %655, 1
+  store i64 %657, ptr %650, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %656, i8 0, i64 472, i1 false)
+  %658 = load i64, ptr %653, align 8
+  store i64 %658, ptr %656, align 8
+  %659 = getelementptr i8, ptr %656, i64 8
+  store i32 3, ptr %659, align 4
+  %660 = getelementptr i8, ptr %656, i64 20
+  store i32 -1, ptr %660, align 4
+  %661 = getelementptr i8, ptr %653, i64 24
+  %.val.i.i.i.i26 = load i64, ptr %661, align 8
+  %662 = getelementptr i8, ptr %653, i64 40
+  %.val17.i.i.i.i27 = load i32, ptr %662, align 4
+  %663 = trunc i64 %.val.i.i.i.i26 to i32
+  %664 = sub i32 %663, %.val17.i.i.i.i27
+  %665 = getelementptr i8, ptr %656, i64 24
+  store i32 %664, ptr %665, align 4
+  %666 = load i32, ptr %662, align 4
+  %667 = getelementptr i8, ptr %656, i64 28
+  store i32 %666, ptr %667, align 4
+  %668 = getelementptr i8, ptr %653, i64 68
+  %669 = load i32, ptr %668, align 4
+  %670 = getelementptr i8, ptr %656, i64 32
+  store i32 %669, ptr %670, align 4
+  %671 = getelementptr i8, ptr %656, i64 36
+  store i32 -1, ptr %671, align 4
+  %672 = load i64, ptr %643, align 8
+  %673 = getelementptr i8, ptr %656, i64 208
+  store i64 %672, ptr %673, align 8
+  %674 = getelementptr i8, ptr %656, i64 12
+  store i32 6, ptr %674, align 4
+  %675 = getelementptr i8, ptr %656, i64 16
+  store i32 %10, ptr %675, align 4
+  %676 = getelementptr i8, ptr %656, i64 216
+  %677 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %676, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %653)
+  br label %merge1.i.i28
 
-merge1.i.i:                                       ; preds = %then.i.i25, %forbody.i.i
-  %674 = add nuw nsw i64 %i.08.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %674, %643
+merge1.i.i28:                                     ; preds = %then.i.i25, %forbody.i.i
+  %678 = add nuw nsw i64 %i.08.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %678, %647
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
@@ -7377,27 +7389,29 @@ merge1:                                           ; preds = %"$RankGroup.step.ex
   %115 = load i32, ptr %12, align 4
   %116 = add i32 %115, 1
   store i32 %116, ptr %12, align 4
-  %117 = getelementptr i8, ptr %0, i64 2016
-  %118 = load i32, ptr %117, align 4
-  %119 = getelementptr i8, ptr %0, i64 2068
-  %.val = load i32, ptr %119, align 4
-  %120 = icmp sgt i32 %118, 0
-  br i1 %120, label %forbody.lr.ph.i.i, label %common.ret
+  %117 = getelementptr i8, ptr %1, i64 379
+  store i8 0, ptr %117, align 1
+  %118 = getelementptr i8, ptr %0, i64 2016
+  %119 = load i32, ptr %118, align 4
+  %120 = getelementptr i8, ptr %0, i64 2068
+  %.val = load i32, ptr %120, align 4
+  %121 = icmp sgt i32 %119, 0
+  br i1 %121, label %forbody.lr.ph.i.i, label %common.ret
 
 forbody.lr.ph.i.i:                                ; preds = %merge1
-  %121 = sext i32 %.val to i64
-  %122 = icmp sgt i32 %.val, 0
-  br i1 %122, label %forbody.us.preheader.i.i, label %common.ret
+  %122 = sext i32 %.val to i64
+  %123 = icmp sgt i32 %.val, 0
+  br i1 %123, label %forbody.us.preheader.i.i, label %common.ret
 
 forbody.us.preheader.i.i:                         ; preds = %forbody.lr.ph.i.i
-  %wide.trip.count22.i.i = zext nneg i32 %118 to i64
+  %wide.trip.count22.i.i = zext nneg i32 %119 to i64
   %wide.trip.count.i.i = zext nneg i32 %.val to i64
   br label %forbody.us.i.i
 
 forbody.us.i.i:                                   ; preds = %forcond1.merge3_crit_edge.us.i.i, %forbody.us.preheader.i.i
   %indvars.iv19.i.i = phi i64 [ 0, %forbody.us.preheader.i.i ], [ %indvars.iv.next20.i.i, %forcond1.merge3_crit_edge.us.i.i ]
-  %123 = mul nuw nsw i64 %indvars.iv19.i.i, %121
-  %124 = getelementptr float, ptr %2, i64 %123
+  %124 = mul nuw nsw i64 %indvars.iv19.i.i, %122
+  %125 = getelementptr float, ptr %2, i64 %124
   br label %forbody2.us.i.i
 
 forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
@@ -7407,11 +7421,11 @@ forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
 
 forbody2.us.i.i:                                  ; preds = %forcond1.us.i.i, %forbody.us.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.us.i.i ], [ %indvars.iv.next.i.i, %forcond1.us.i.i ]
-  %125 = getelementptr float, ptr %124, i64 %indvars.iv.i.i
-  %126 = load float, ptr %125, align 4
-  %127 = fsub float %126, %126
-  %128 = fcmp oeq float %127, 0.000000e+00
-  br i1 %128, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
+  %126 = getelementptr float, ptr %125, i64 %indvars.iv.i.i
+  %127 = load float, ptr %126, align 4
+  %128 = fsub float %127, %127
+  %129 = fcmp oeq float %128, 0.000000e+00
+  br i1 %129, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
 
 forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   %indvars.iv.next20.i.i = add nuw nsw i64 %indvars.iv19.i.i, 1
@@ -7419,29 +7433,29 @@ forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   br i1 %exitcond23.not.i.i, label %common.ret, label %forbody.us.i.i
 
 "$first_not_finite.exit.i":                       ; preds = %forbody2.us.i.i
-  %.not.i24 = icmp eq ptr %3, null
-  br i1 %.not.i24, label %common.ret, label %then2.i25
+  %.not.i25 = icmp eq ptr %3, null
+  br i1 %.not.i25, label %common.ret, label %then2.i26
 
-then2.i25:                                        ; preds = %"$first_not_finite.exit.i"
-  %129 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
-  %130 = add i32 %115, %129
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.54", i32 %130)
+then2.i26:                                        ; preds = %"$first_not_finite.exit.i"
+  %130 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
+  %131 = add i32 %115, %130
+  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.54", i32 %131)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %132 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %132, i64 1023)
-  %133 = icmp sgt i64 %132, 0
-  br i1 %133, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %133 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %133, i64 1023)
+  %134 = icmp sgt i64 %133, 0
+  br i1 %134, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
-then2.i.i.i:                                      ; preds = %then2.i25
+then2.i.i.i:                                      ; preds = %then2.i26
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i25
-  %134 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %134, align 1
-  %135 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %136 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %136, i64 %135)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i26
+  %135 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %135, align 1
+  %136 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %137 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %137, i64 %136)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 }
@@ -34043,7 +34057,7 @@ then2.i.i71.i:                                    ; preds = %then18.i
 
 merge13.i:                                        ; preds = %merge1.i38
   %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 7, ptr %91, ptr %3)
+  %92 = call i32 %83(i32 8, ptr %91, ptr %3)
   %.not.i39 = icmp eq i32 %92, 0
   br i1 %.not.i39, label %merge21.i, label %then8
 
@@ -34064,7 +34078,7 @@ or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
 
 or.lhs.false28.i:                                 ; preds = %merge21.i
   %97 = load i32, ptr %93, align 4
-  %.not63.i = icmp eq i32 %97, 7
+  %.not63.i = icmp eq i32 %97, 8
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
@@ -40475,7 +40489,7 @@ entry:
   %unbound.i.i = alloca %17, align 8
   %layout.i.i = alloca %101, align 8
   %raw.i.i83.i = alloca [1024 x i8], align 1
-  %raw.i59.i.i = alloca [1024 x i8], align 1
+  %raw.i61.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %wanted = alloca %95, align 8
   %4 = getelementptr i8, ptr %0, i64 32
@@ -40537,16 +40551,16 @@ merge1.i:                                         ; preds = %then2.i, %merge.i
   %39 = getelementptr i8, ptr %14, i64 12
   %40 = load i32, ptr %39, align 4
   %41 = icmp eq i32 %40, 0
-  %.not65.i.i = xor i1 %41, true
-  %brmerge.i.i = select i1 %38, i1 true, i1 %.not65.i.i
+  %.not67.i.i = xor i1 %41, true
+  %brmerge.i.i = select i1 %38, i1 true, i1 %.not67.i.i
   br i1 %brmerge.i.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %merge1.i
-  %.not57.i.i = icmp eq ptr %3, null
-  br i1 %.not57.i.i, label %"$Plan.make.exit", label %then2.i.i
+  %.not59.i.i = icmp eq ptr %3, null
+  br i1 %.not59.i.i, label %"$Plan.make.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %42 = getelementptr i8, ptr %14, i64 52
+  %42 = getelementptr i8, ptr %14, i64 56
   %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.516", ptr %42)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -40569,8 +40583,8 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i
 
 merge.i.i:                                        ; preds = %merge1.i
   %.mux.i.i = select i1 %38, i1 %41, i1 false
-  %.not52.i.i = icmp eq i32 %37, 0
-  %or.cond.i.i = or i1 %.not52.i.i, %.mux.i.i
+  %.not54.i.i = icmp eq i32 %37, 0
+  %or.cond.i.i = or i1 %.not54.i.i, %.mux.i.i
   br i1 %or.cond.i.i, label %and.end.i.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %merge.i.i
@@ -40588,8 +40602,8 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
   %56 = getelementptr i8, ptr %2, i64 336
   %57 = getelementptr i8, ptr %14, i64 48
   %58 = load i32, ptr %57, align 4
-  %.not53.i.i = icmp eq i32 %58, 0
-  br i1 %.not53.i.i, label %and.end6.i.i, label %and.rhs5.i.i
+  %.not55.i.i = icmp eq i32 %58, 0
+  br i1 %.not55.i.i, label %and.end6.i.i, label %and.rhs5.i.i
 
 and.rhs5.i.i:                                     ; preds = %and.end.i.i
   %59 = getelementptr i8, ptr %2, i64 216
@@ -40598,10 +40612,10 @@ and.rhs5.i.i:                                     ; preds = %and.end.i.i
   %62 = load i32, ptr %61, align 4, !noalias !72
   %63 = icmp ne i32 %62, 1
   %.not.i.i.i = icmp eq i32 %60, 2
-  %or.cond63.i.i = select i1 %63, i1 %.not.i.i.i, i1 false
-  br i1 %or.cond63.i.i, label %and.end6.i.i, label %and.lhs.true1.i.i.i
+  %or.cond65.i.i = select i1 %63, i1 %.not.i.i.i, i1 false
+  br i1 %or.cond65.i.i, label %and.end6.i.i, label %and.lhs.true1.i.i.i
 
-and.rhs.i58.i.i:                                  ; preds = %and.lhs.true.i.i.i
+and.rhs.i60.i.i:                                  ; preds = %and.lhs.true.i.i.i
   %64 = getelementptr i8, ptr %55, i64 164
   %.val7.i.i.i = load i32, ptr %64, align 4
   %65 = mul i32 %.val7.i.i.i, %72
@@ -40615,7 +40629,7 @@ and.lhs.true.i.i.i:                               ; preds = %and.lhs.true1.i.i.i
   %69 = getelementptr i8, ptr %55, i64 148
   %.val10.i.i.i = load i32, ptr %69, align 4
   %70 = icmp slt i32 %.val10.i.i.i, %.val9.i.i.i
-  br i1 %70, label %and.rhs.i58.i.i, label %and.end6.i.i
+  br i1 %70, label %and.rhs.i60.i.i, label %and.end6.i.i
 
 and.lhs.true1.i.i.i:                              ; preds = %and.rhs5.i.i
   %71 = getelementptr i8, ptr %55, i64 160
@@ -40623,183 +40637,189 @@ and.lhs.true1.i.i.i:                              ; preds = %and.rhs5.i.i
   %73 = icmp sgt i32 %72, 0
   br i1 %73, label %and.lhs.true.i.i.i, label %and.end6.i.i
 
-and.end6.i.i:                                     ; preds = %and.lhs.true1.i.i.i, %and.lhs.true.i.i.i, %and.rhs.i58.i.i, %and.rhs5.i.i, %and.end.i.i
-  %74 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.lhs.true1.i.i.i ], [ %67, %and.rhs.i58.i.i ], [ 0, %and.rhs5.i.i ]
+and.end6.i.i:                                     ; preds = %and.lhs.true1.i.i.i, %and.lhs.true.i.i.i, %and.rhs.i60.i.i, %and.rhs5.i.i, %and.end.i.i
+  %74 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.lhs.true1.i.i.i ], [ %67, %and.rhs.i60.i.i ], [ 0, %and.rhs5.i.i ]
   store i8 %74, ptr %56, align 1
-  %75 = getelementptr i8, ptr %2, i64 276
+  %75 = getelementptr i8, ptr %14, i64 52
   %76 = load i32, ptr %75, align 4
-  %77 = icmp sgt i32 %76, 0
-  br i1 %77, label %or.end.i.i, label %or.rhs.i.i
+  %77 = icmp ne i32 %76, 0
+  %78 = zext i1 %77 to i8
+  %79 = getelementptr i8, ptr %2, i64 337
+  store i8 %78, ptr %79, align 1
+  %80 = getelementptr i8, ptr %2, i64 276
+  %81 = load i32, ptr %80, align 4
+  %82 = icmp sgt i32 %81, 0
+  br i1 %82, label %or.end.i.i, label %or.rhs.i.i
 
 or.rhs.i.i:                                       ; preds = %and.end6.i.i
-  %78 = icmp slt i32 %76, 0
-  br i1 %78, label %and.rhs7.i.i, label %or.end.i.i
+  %83 = icmp slt i32 %81, 0
+  br i1 %83, label %and.rhs7.i.i, label %or.end.i.i
 
 and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
-  %79 = getelementptr i8, ptr %14, i64 44
-  %80 = load i32, ptr %79, align 4
-  %81 = icmp ne i32 %80, 0
-  %82 = zext i1 %81 to i8
+  %84 = getelementptr i8, ptr %14, i64 44
+  %85 = load i32, ptr %84, align 4
+  %86 = icmp ne i32 %85, 0
+  %87 = zext i1 %86 to i8
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
-  %83 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %82, %and.rhs7.i.i ]
-  %84 = getelementptr i8, ptr %2, i64 330
-  store i8 %83, ptr %84, align 1
-  %85 = getelementptr i8, ptr %2, i64 308
-  %86 = load i32, ptr %85, align 4
-  %87 = getelementptr i8, ptr %2, i64 332
-  store i32 %86, ptr %87, align 4
-  %88 = icmp slt i32 %86, 0
-  br i1 %88, label %then10.i.i, label %merge9.i.i
+  %88 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %87, %and.rhs7.i.i ]
+  %89 = getelementptr i8, ptr %2, i64 330
+  store i8 %88, ptr %89, align 1
+  %90 = getelementptr i8, ptr %2, i64 308
+  %91 = load i32, ptr %90, align 4
+  %92 = getelementptr i8, ptr %2, i64 332
+  store i32 %91, ptr %92, align 4
+  %93 = icmp slt i32 %91, 0
+  br i1 %93, label %then10.i.i, label %merge9.i.i
 
 then10.i.i:                                       ; preds = %or.end.i.i
-  %89 = getelementptr i8, ptr %14, i64 44
-  %90 = load i32, ptr %89, align 4
-  %.not54.i.i = icmp eq i32 %90, 0
-  %91 = select i1 %.not54.i.i, i32 0, i32 80
-  store i32 %91, ptr %87, align 4
+  %94 = getelementptr i8, ptr %14, i64 44
+  %95 = load i32, ptr %94, align 4
+  %.not56.i.i = icmp eq i32 %95, 0
+  %96 = select i1 %.not56.i.i, i32 0, i32 80
+  store i32 %96, ptr %92, align 4
   br label %merge9.i.i
 
 merge9.i.i:                                       ; preds = %then10.i.i, %or.end.i.i
-  %92 = getelementptr i8, ptr %14, i64 40
-  %93 = load i32, ptr %92, align 4
-  %94 = icmp sgt i32 %93, 0
-  br i1 %94, label %and.lhs.true15.i.i, label %merge5.i
+  %97 = getelementptr i8, ptr %14, i64 40
+  %98 = load i32, ptr %97, align 4
+  %99 = icmp sgt i32 %98, 0
+  br i1 %99, label %and.lhs.true15.i.i, label %merge5.i
 
 then13.i.i:                                       ; preds = %and.lhs.true15.i.i
-  %.not56.i.i = icmp eq ptr %3, null
-  br i1 %.not56.i.i, label %"$Plan.make.exit", label %then18.i.i
+  %.not58.i.i = icmp eq ptr %3, null
+  br i1 %.not58.i.i, label %"$Plan.make.exit", label %then18.i.i
 
 and.lhs.true15.i.i:                               ; preds = %merge9.i.i
-  %95 = getelementptr i8, ptr %2, i64 208
-  %96 = load i32, ptr %95, align 4
-  %97 = srem i32 %96, %93
-  %.not55.i.i = icmp eq i32 %97, 0
-  br i1 %.not55.i.i, label %merge5.i, label %then13.i.i
+  %100 = getelementptr i8, ptr %2, i64 208
+  %101 = load i32, ptr %100, align 4
+  %102 = srem i32 %101, %98
+  %.not57.i.i = icmp eq i32 %102, 0
+  br i1 %.not57.i.i, label %merge5.i, label %then13.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
-  %98 = getelementptr i8, ptr %14, i64 52
-  %99 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %96, ptr %98, i32 %93)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i59.i.i)
-  %100 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i60.i.i = call i64 @llvm.smin.i64(i64 %100, i64 1023)
-  %101 = icmp sgt i64 %100, 0
-  br i1 %101, label %then2.i.i61.i.i, label %"$printable.clean.exit62.i.i"
+  %103 = getelementptr i8, ptr %14, i64 56
+  %104 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %101, ptr %103, i32 %98)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
+  %105 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i62.i.i = call i64 @llvm.smin.i64(i64 %105, i64 1023)
+  %106 = icmp sgt i64 %105, 0
+  br i1 %106, label %then2.i.i63.i.i, label %"$printable.clean.exit64.i.i"
 
-then2.i.i61.i.i:                                  ; preds = %then18.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i59.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i60.i.i, i1 false)
-  br label %"$printable.clean.exit62.i.i"
+then2.i.i63.i.i:                                  ; preds = %then18.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i61.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i62.i.i, i1 false)
+  br label %"$printable.clean.exit64.i.i"
 
-"$printable.clean.exit62.i.i":                    ; preds = %then2.i.i61.i.i, %then18.i.i
-  %102 = getelementptr i8, ptr %raw.i59.i.i, i64 %spec.select.i.i60.i.i
-  store i8 0, ptr %102, align 1
-  %103 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i59.i.i)
-  %104 = ptrtoint ptr %raw.i59.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %104, i64 %103)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i59.i.i)
+"$printable.clean.exit64.i.i":                    ; preds = %then2.i.i63.i.i, %then18.i.i
+  %107 = getelementptr i8, ptr %raw.i61.i.i, i64 %spec.select.i.i62.i.i
+  store i8 0, ptr %107, align 1
+  %108 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i61.i.i)
+  %109 = ptrtoint ptr %raw.i61.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %109, i64 %108)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true15.i.i, %merge9.i.i
-  %105 = getelementptr i8, ptr %2, i64 248
-  %106 = load i64, ptr %105, align 8
-  %107 = getelementptr i8, ptr %2, i64 344
-  store i64 %106, ptr %107, align 8
-  %108 = getelementptr i8, ptr %14, i64 24
-  %109 = load i64, ptr %108, align 8
-  %110 = icmp sgt i64 %106, %109
-  br i1 %110, label %then.i86.i, label %merge.i84.i
+  %110 = getelementptr i8, ptr %2, i64 248
+  %111 = load i64, ptr %110, align 8
+  %112 = getelementptr i8, ptr %2, i64 344
+  store i64 %111, ptr %112, align 8
+  %113 = getelementptr i8, ptr %14, i64 24
+  %114 = load i64, ptr %113, align 8
+  %115 = icmp sgt i64 %111, %114
+  br i1 %115, label %then.i86.i, label %merge.i84.i
 
 then.i86.i:                                       ; preds = %merge5.i
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i87.i
 
 then2.i87.i:                                      ; preds = %then.i86.i
-  %111 = getelementptr i8, ptr %14, i64 52
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i64 %106, ptr %111, i64 %109)
+  %116 = getelementptr i8, ptr %14, i64 56
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i64 %111, ptr %116, i64 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i83.i)
-  %113 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i88.i = call i64 @llvm.smin.i64(i64 %113, i64 1023)
-  %114 = icmp sgt i64 %113, 0
-  br i1 %114, label %then2.i.i.i90.i, label %"$printable.clean.exit.i89.i"
+  %118 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i88.i = call i64 @llvm.smin.i64(i64 %118, i64 1023)
+  %119 = icmp sgt i64 %118, 0
+  br i1 %119, label %then2.i.i.i90.i, label %"$printable.clean.exit.i89.i"
 
 then2.i.i.i90.i:                                  ; preds = %then2.i87.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i83.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i88.i, i1 false)
   br label %"$printable.clean.exit.i89.i"
 
 "$printable.clean.exit.i89.i":                    ; preds = %then2.i.i.i90.i, %then2.i87.i
-  %115 = getelementptr i8, ptr %raw.i.i83.i, i64 %spec.select.i.i.i88.i
-  store i8 0, ptr %115, align 1
-  %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i83.i)
-  %117 = ptrtoint ptr %raw.i.i83.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %117, i64 %116)
+  %120 = getelementptr i8, ptr %raw.i.i83.i, i64 %spec.select.i.i.i88.i
+  store i8 0, ptr %120, align 1
+  %121 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i83.i)
+  %122 = ptrtoint ptr %raw.i.i83.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %122, i64 %121)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i83.i)
   br label %"$Plan.make.exit"
 
 merge.i84.i:                                      ; preds = %merge5.i
-  %118 = icmp eq i64 %106, 0
-  br i1 %118, label %then5.i.i, label %merge10.i
+  %123 = icmp eq i64 %111, 0
+  br i1 %123, label %then5.i.i, label %merge10.i
 
 then5.i.i:                                        ; preds = %merge.i84.i
-  %119 = getelementptr i8, ptr %2, i64 292
-  %120 = load i32, ptr %119, align 4
-  %121 = icmp eq i32 %120, 0
-  br i1 %121, label %then8.i.i, label %merge7.i.i
+  %124 = getelementptr i8, ptr %2, i64 292
+  %125 = load i32, ptr %124, align 4
+  %126 = icmp eq i32 %125, 0
+  br i1 %126, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %then5.i.i
-  %122 = load i8, ptr %21, align 1
-  %123 = trunc i8 %122 to i1
-  %124 = select i1 %123, i32 90, i32 97
+  %127 = load i8, ptr %21, align 1
+  %128 = trunc i8 %127 to i1
+  %129 = select i1 %128, i32 90, i32 97
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then8.i.i, %then5.i.i
-  %hundredths.0.i.i = phi i32 [ %124, %then8.i.i ], [ %120, %then5.i.i ]
-  %125 = sdiv i64 %109, 100
-  %126 = sext i32 %hundredths.0.i.i to i64
-  %127 = mul i64 %125, %126
-  store i64 %127, ptr %107, align 8
+  %hundredths.0.i.i = phi i32 [ %129, %then8.i.i ], [ %125, %then5.i.i ]
+  %130 = sdiv i64 %114, 100
+  %131 = sext i32 %hundredths.0.i.i to i64
+  %132 = mul i64 %130, %131
+  store i64 %132, ptr %112, align 8
   br label %merge10.i
 
 merge10.i:                                        ; preds = %merge7.i.i, %merge.i84.i
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %128 = load ptr, ptr %20, align 8, !noalias !75
-  %129 = getelementptr i8, ptr %2, i64 172
-  %130 = load i32, ptr %129, align 4, !noalias !75
-  %131 = getelementptr i8, ptr %2, i64 216
-  %132 = load i32, ptr %131, align 4, !noalias !75
-  %133 = icmp eq i32 %35, 2
-  br i1 %133, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
+  %133 = load ptr, ptr %20, align 8, !noalias !75
+  %134 = getelementptr i8, ptr %2, i64 172
+  %135 = load i32, ptr %134, align 4, !noalias !75
+  %136 = getelementptr i8, ptr %2, i64 216
+  %137 = load i32, ptr %136, align 4, !noalias !75
+  %138 = icmp eq i32 %35, 2
+  br i1 %138, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
 
 and.rhs.i.i.i:                                    ; preds = %merge10.i
-  %134 = getelementptr i8, ptr %55, i64 753
-  %135 = load i8, ptr %134, align 1, !noalias !75
-  %136 = and i8 %135, 1
+  %139 = getelementptr i8, ptr %55, i64 753
+  %140 = load i8, ptr %139, align 1, !noalias !75
+  %141 = and i8 %140, 1
   br label %"$Plan.layout.exit.i.i"
 
 "$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %merge10.i
-  %137 = phi i8 [ 0, %merge10.i ], [ %136, %and.rhs.i.i.i ]
-  %138 = getelementptr i8, ptr %55, i64 496
-  %139 = getelementptr i8, ptr %55, i64 24
-  store ptr %139, ptr %layout.i.i, align 8
+  %142 = phi i8 [ 0, %merge10.i ], [ %141, %and.rhs.i.i.i ]
+  %143 = getelementptr i8, ptr %55, i64 496
+  %144 = getelementptr i8, ptr %55, i64 24
+  store ptr %144, ptr %layout.i.i, align 8
   %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
-  store ptr %138, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
+  store ptr %143, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
   %.sroa.3.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
-  store ptr %128, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
+  store ptr %133, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
   %.sroa.4.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
-  store i32 %130, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
+  store i32 %135, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
   %.sroa.5.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
   store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i, align 4
   %.sroa.6.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
-  store i32 %132, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
+  store i32 %137, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
   %.sroa.7.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
   store i8 %74, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
   %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
-  store i8 %137, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
-  %140 = getelementptr i8, ptr %55, i64 100
-  %141 = load i32, ptr %140, align 4
-  %142 = srem i32 %141, %130
-  %.not.i.i.i.i = icmp eq i32 %142, 0
+  store i8 %142, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
+  %145 = getelementptr i8, ptr %55, i64 100
+  %146 = load i32, ptr %145, align 4
+  %147 = srem i32 %146, %135
+  %.not.i.i.i.i = icmp eq i32 %147, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.i.i"
@@ -40807,31 +40827,31 @@ then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.
   br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i91.i
 
 then2.i.i.i91.i:                                  ; preds = %then.i.i.i.i
-  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.178", i32 %141)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %135, ptr nonnull @"$string.178", i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %144, i64 1023)
-  %145 = icmp sgt i64 %144, 0
-  br i1 %145, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %149, i64 1023)
+  %150 = icmp sgt i64 %149, 0
+  br i1 %150, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i91.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i91.i
-  %146 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %146, align 1
-  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %148 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
+  %151 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %151, align 1
+  %152 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %153 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %153, i64 %152)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
-  %149 = getelementptr i8, ptr %55, i64 104
-  %150 = load i32, ptr %149, align 4
-  %151 = srem i32 %150, %130
-  %.not.i63.i.i.i = icmp eq i32 %151, 0
+  %154 = getelementptr i8, ptr %55, i64 104
+  %155 = load i32, ptr %154, align 4
+  %156 = srem i32 %155, %135
+  %.not.i63.i.i.i = icmp eq i32 %156, 0
   br i1 %.not.i63.i.i.i, label %merge2.i.i.i, label %then.i64.i.i.i
 
 then.i64.i.i.i:                                   ; preds = %merge.i.i.i
@@ -40839,37 +40859,37 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.179", i32 %150)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %135, ptr nonnull @"$string.179", i32 %155)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
-  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
-  %154 = icmp sgt i64 %153, 0
-  br i1 %154, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
+  %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %158, i64 1023)
+  %159 = icmp sgt i64 %158, 0
+  br i1 %159, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
 
 then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i.i"
 
 "$printable.clean.exit.i68.i.i.i":                ; preds = %then2.i.i.i70.i.i.i, %then2.i66.i.i.i
-  %155 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
-  store i8 0, ptr %155, align 1
-  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
-  %157 = ptrtoint ptr %raw.i.i62.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %157, i64 %156)
+  %160 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
+  store i8 0, ptr %160, align 1
+  %161 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
+  %162 = ptrtoint ptr %raw.i.i62.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %162, i64 %161)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %158 = getelementptr i8, ptr %55, i64 148
-  %.val61.i.i.i = load i32, ptr %158, align 4
-  %159 = icmp sgt i32 %.val61.i.i.i, 0
-  br i1 %159, label %then7.i.i.i, label %merge6.i.i.i
+  %163 = getelementptr i8, ptr %55, i64 148
+  %.val61.i.i.i = load i32, ptr %163, align 4
+  %164 = icmp sgt i32 %.val61.i.i.i, 0
+  br i1 %164, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %160 = getelementptr i8, ptr %55, i64 144
-  %161 = load i32, ptr %160, align 4
-  %162 = srem i32 %161, %130
-  %.not.i73.i.i.i = icmp eq i32 %162, 0
+  %165 = getelementptr i8, ptr %55, i64 144
+  %166 = load i32, ptr %165, align 4
+  %167 = srem i32 %166, %135
+  %.not.i73.i.i.i = icmp eq i32 %167, 0
   br i1 %.not.i73.i.i.i, label %merge6.i.i.i, label %then.i74.i.i.i
 
 then.i74.i.i.i:                                   ; preds = %then7.i.i.i
@@ -40877,40 +40897,40 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %163 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.182", i32 %161)
+  %168 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %135, ptr nonnull @"$string.182", i32 %166)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
-  %164 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %164, i64 1023)
-  %165 = icmp sgt i64 %164, 0
-  br i1 %165, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
+  %169 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %169, i64 1023)
+  %170 = icmp sgt i64 %169, 0
+  br i1 %170, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
 
 then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i.i"
 
 "$printable.clean.exit.i78.i.i.i":                ; preds = %then2.i.i.i80.i.i.i, %then2.i76.i.i.i
-  %166 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
-  store i8 0, ptr %166, align 1
-  %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
-  %168 = ptrtoint ptr %raw.i.i72.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %168, i64 %167)
+  %171 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
+  store i8 0, ptr %171, align 1
+  %172 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
+  %173 = ptrtoint ptr %raw.i.i72.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %173, i64 %172)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
-  %169 = getelementptr i8, ptr %55, i64 92
-  %.val59.i.i.i = load i32, ptr %169, align 4
-  %170 = icmp slt i32 %.val61.i.i.i, %.val59.i.i.i
-  br i1 %170, label %merge14.i.i.i, label %merge.i93.i
+  %174 = getelementptr i8, ptr %55, i64 92
+  %.val59.i.i.i = load i32, ptr %174, align 4
+  %175 = icmp slt i32 %.val61.i.i.i, %.val59.i.i.i
+  br i1 %175, label %merge14.i.i.i, label %merge.i93.i
 
 merge14.i.i.i:                                    ; preds = %merge6.i.i.i
-  %171 = getelementptr i8, ptr %55, i64 160
-  %.val.i.i.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %55, i64 164
-  %.val57.i.i.i = load i32, ptr %172, align 4
-  %173 = mul i32 %.val57.i.i.i, %.val.i.i.i
-  %174 = srem i32 %173, %130
-  %.not.i83.i.i.i = icmp eq i32 %174, 0
+  %176 = getelementptr i8, ptr %55, i64 160
+  %.val.i.i.i = load i32, ptr %176, align 4
+  %177 = getelementptr i8, ptr %55, i64 164
+  %.val57.i.i.i = load i32, ptr %177, align 4
+  %178 = mul i32 %.val57.i.i.i, %.val.i.i.i
+  %179 = srem i32 %178, %135
+  %.not.i83.i.i.i = icmp eq i32 %179, 0
   br i1 %.not.i83.i.i.i, label %merge19.i.i.i, label %then.i84.i.i.i
 
 then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
@@ -40918,82 +40938,82 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.520", i32 %173)
+  %180 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %135, ptr nonnull @"$string.520", i32 %178)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
-  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %176, i64 1023)
-  %177 = icmp sgt i64 %176, 0
-  br i1 %177, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
+  %181 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %181, i64 1023)
+  %182 = icmp sgt i64 %181, 0
+  br i1 %182, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
 
 then2.i.i.i90.i.i.i:                              ; preds = %then2.i86.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i.i"
 
 "$printable.clean.exit.i88.i.i.i":                ; preds = %then2.i.i.i90.i.i.i, %then2.i86.i.i.i
-  %178 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
-  store i8 0, ptr %178, align 1
-  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
-  %180 = ptrtoint ptr %raw.i.i82.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %180, i64 %179)
+  %183 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
+  store i8 0, ptr %183, align 1
+  %184 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
+  %185 = ptrtoint ptr %raw.i.i82.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %185, i64 %184)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge19.i.i.i:                                    ; preds = %merge14.i.i.i
-  %181 = icmp eq i32 %132, 2
-  br i1 %181, label %then24.i.i.i, label %merge23.i.i.i
+  %186 = icmp eq i32 %137, 2
+  br i1 %186, label %then24.i.i.i, label %merge23.i.i.i
 
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
-  %182 = getelementptr i8, ptr %55, i64 152
-  %183 = load i32, ptr %182, align 4
-  %184 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.521", i32 %183, i32 %130, ptr %3)
+  %187 = getelementptr i8, ptr %55, i64 152
+  %188 = load i32, ptr %187, align 4
+  %189 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.521", i32 %188, i32 %135, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %185 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.522", i32 %.val57.i.i.i, i32 %130, ptr %3)
+  %190 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.522", i32 %.val57.i.i.i, i32 %135, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %184, %then24.i.i.i ], [ %185, %merge23.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %189, %then24.i.i.i ], [ %190, %merge23.i.i.i ]
   %.not.i94.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not.i94.i, label %merge.i93.i, label %"$Plan.measure_weights.exit.thread.i"
 
 merge.i93.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
-  %186 = getelementptr i8, ptr %2, i64 384
-  %187 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %186, ptr %3)
-  %.not12.i.i = icmp eq i32 %187, 0
+  %191 = getelementptr i8, ptr %2, i64 384
+  %192 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %191, ptr %3)
+  %.not12.i.i = icmp eq i32 %192, 0
   br i1 %.not12.i.i, label %merge15.i, label %"$Plan.measure_weights.exit.thread.i"
 
 "$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i93.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
-  %common.ret.op.i92.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %187, %merge.i93.i ], [ 1, %"$Layout.check.exit.i.i" ]
+  %common.ret.op.i92.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %192, %merge.i93.i ], [ 1, %"$Layout.check.exit.i.i" ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
   br label %"$Plan.make.exit"
 
 merge15.i:                                        ; preds = %merge.i93.i
-  %188 = load ptr, ptr %unbound.i.i, align 8
-  call void @free(ptr %188)
+  %193 = load ptr, ptr %unbound.i.i, align 8
+  call void @free(ptr %193)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
-  %189 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
-  %.not80.i = icmp eq i32 %189, 0
+  %194 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not80.i = icmp eq i32 %194, 0
   br i1 %.not80.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %190 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not81.i = icmp eq i32 %190, 0
+  %195 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not81.i = icmp eq i32 %195, 0
   br i1 %.not81.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
-  %191 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not82.i = icmp eq i32 %191, 0
+  %196 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not82.i = icmp eq i32 %196, 0
   br i1 %.not82.i, label %merge30.i, label %"$Plan.make.exit"
 
 merge30.i:                                        ; preds = %merge25.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit62.i.i", %then.i86.i, %"$printable.clean.exit.i89.i", %"$Plan.measure_weights.exit.thread.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i
-  %common.ret.op.i = phi i32 [ 0, %merge30.i ], [ %25, %entry ], [ %189, %merge15.i ], [ %190, %merge20.i ], [ 1, %merge25.i ], [ 3, %then.i86.i ], [ 3, %"$printable.clean.exit.i89.i" ], [ %common.ret.op.i92.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 1, %"$printable.clean.exit62.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit64.i.i", %then.i86.i, %"$printable.clean.exit.i89.i", %"$Plan.measure_weights.exit.thread.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i
+  %common.ret.op.i = phi i32 [ 0, %merge30.i ], [ %25, %entry ], [ %194, %merge15.i ], [ %195, %merge20.i ], [ 1, %merge25.i ], [ 3, %then.i86.i ], [ 3, %"$printable.clean.exit.i89.i" ], [ %common.ret.op.i92.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 1, %"$printable.clean.exit64.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
   ret i32 %common.ret.op.i
 }
 
@@ -57076,7 +57096,7 @@ merge:                                            ; preds = %or.lhs.false
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
   %67 = getelementptr i8, ptr %1, i64 8
-  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4180
+  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4184
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
@@ -62924,13 +62944,13 @@ entry:
   %raw.i71.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %chosen.sroa.16.i.i = alloca [630 x i8], align 2
+  %chosen.sroa.17.i.i = alloca [629 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %attributes.i25.i = alloca %111, align 8
   %attributes.i.i = alloca %111, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %chosen.sroa.9 = alloca [630 x i8], align 2
-  %chosen.sroa.11 = alloca [31 x i8], align 1
+  %chosen.sroa.10 = alloca [629 x i8], align 1
+  %chosen.sroa.12 = alloca [31 x i8], align 1
   %2 = getelementptr i8, ptr %0, i64 5580
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
@@ -63054,192 +63074,196 @@ merge:                                            ; preds = %entry
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
-  %87 = getelementptr i8, ptr %0, i64 5408
-  %88 = load i32, ptr %87, align 4
-  %89 = icmp ne i32 %88, 0
-  %90 = zext i1 %89 to i8
-  %91 = getelementptr i8, ptr %0, i64 10672
-  %chosen.sroa.9.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.9, i64 6
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(624) %chosen.sroa.9.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %91, i64 624, i1 false)
-  %chosen.sroa.11.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.11, i64 3
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.11.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 5434
-  %93 = load i8, ptr %92, align 1
-  %94 = getelementptr i8, ptr %69, i64 %59
-  %95 = getelementptr i8, ptr %0, i64 6456
-  %96 = getelementptr i8, ptr %0, i64 4336
-  %97 = getelementptr i8, ptr %0, i64 6128
-  %98 = getelementptr i8, ptr %0, i64 7176
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4184) %98, i8 0, i64 3464, i1 false)
-  %99 = getelementptr i8, ptr %0, i64 6464
-  store ptr %96, ptr %99, align 8
-  %100 = getelementptr i8, ptr %0, i64 6472
-  store i32 %78, ptr %100, align 8
+  %87 = getelementptr i8, ptr %0, i64 5441
+  %88 = load i8, ptr %87, align 1
+  %89 = getelementptr i8, ptr %0, i64 5408
+  %90 = load i32, ptr %89, align 4
+  %91 = icmp ne i32 %90, 0
+  %92 = zext i1 %91 to i8
+  %93 = getelementptr i8, ptr %0, i64 10672
+  %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
+  %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.12.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
+  %94 = getelementptr i8, ptr %0, i64 5434
+  %95 = load i8, ptr %94, align 1
+  %96 = getelementptr i8, ptr %69, i64 %59
+  %97 = getelementptr i8, ptr %0, i64 6456
+  %98 = getelementptr i8, ptr %0, i64 4336
+  %99 = getelementptr i8, ptr %0, i64 6128
+  %100 = getelementptr i8, ptr %0, i64 7176
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4184) %100, i8 0, i64 3464, i1 false)
+  %101 = getelementptr i8, ptr %0, i64 6464
+  store ptr %98, ptr %101, align 8
+  %102 = getelementptr i8, ptr %0, i64 6472
+  store i32 %78, ptr %102, align 8
   %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6476
-  %101 = load <2 x i32>, ptr %79, align 4
-  %102 = shufflevector <2 x i32> %101, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %102, ptr %chosen.sroa.2.0..sroa_idx, align 4
+  %103 = load <2 x i32>, ptr %79, align 4
+  %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
   %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6484
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6488
   %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6492
-  %103 = load <2 x i32>, ptr %82, align 4
-  store <2 x i32> %103, ptr %chosen.sroa.5.0..sroa_idx, align 8
+  %105 = load <2 x i32>, ptr %82, align 4
+  store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
   %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6496
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
   %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6497
-  store i8 %90, ptr %chosen.sroa.8.0..sroa_idx, align 1
+  store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6498
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.9.0..sroa_idx, ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.9, i64 630, i1 false)
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 7128
-  store i8 %93, ptr %chosen.sroa.10.0..sroa_idx, align 8
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7129
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.11.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.11, i64 31, i1 false)
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
-  store ptr %69, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7168
-  store ptr %94, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  store ptr %97, ptr %95, align 8
-  %104 = getelementptr i8, ptr %0, i64 10208
-  store i32 -1, ptr %104, align 4
-  %105 = getelementptr i8, ptr %0, i64 10216
-  store i64 1, ptr %105, align 8
-  %106 = getelementptr i8, ptr %0, i64 9061
-  store i8 1, ptr %106, align 1
-  %107 = getelementptr i8, ptr %0, i64 8808
-  %108 = tail call i32 @pthread_mutex_init(ptr %107, ptr null)
-  %109 = getelementptr i8, ptr %0, i64 8848
-  %110 = tail call i32 @pthread_cond_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 8896
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %111, i8 0, i64 16, i1 false)
-  %112 = getelementptr i8, ptr %0, i64 8912
-  %113 = tail call i32 @pthread_mutex_init(ptr %112, ptr null)
-  %114 = getelementptr i8, ptr %0, i64 8952
+  store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6499
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7128
+  store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7129
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
+  store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
+  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7168
+  store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
+  store ptr %99, ptr %97, align 8
+  %106 = getelementptr i8, ptr %0, i64 10208
+  store i32 -1, ptr %106, align 4
+  %107 = getelementptr i8, ptr %0, i64 10216
+  store i64 1, ptr %107, align 8
+  %108 = getelementptr i8, ptr %0, i64 9061
+  store i8 1, ptr %108, align 1
+  %109 = getelementptr i8, ptr %0, i64 8808
+  %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
+  %111 = getelementptr i8, ptr %0, i64 8848
+  %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
+  %113 = getelementptr i8, ptr %0, i64 8896
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
+  %114 = getelementptr i8, ptr %0, i64 8912
+  %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
+  %116 = getelementptr i8, ptr %0, i64 8952
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
-  %115 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
-  %116 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
-  %117 = call i32 @pthread_cond_init(ptr %114, ptr nonnull %attributes.i.i)
-  %118 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
+  %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
+  %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
+  %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
+  %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %119 = getelementptr i8, ptr %0, i64 9000
+  %121 = getelementptr i8, ptr %0, i64 9000
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
-  %120 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
-  %121 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
-  %122 = call i32 @pthread_cond_init(ptr %119, ptr nonnull %attributes.i25.i)
-  %123 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i25.i)
+  %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
+  %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
+  %124 = call i32 @pthread_cond_init(ptr %121, ptr nonnull %attributes.i25.i)
+  %125 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i25.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i25.i)
-  %124 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %125 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
-  %126 = add i32 %125, %124
-  %127 = getelementptr i8, ptr %0, i64 10160
-  store i32 %126, ptr %127, align 4
-  %128 = shl i32 %126, 1
-  %129 = getelementptr i8, ptr %0, i64 10608
-  %130 = getelementptr i8, ptr %0, i64 10616
-  %131 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %130, i8 0, i64 16, i1 false)
-  store ptr %131, ptr %129, align 8
-  %.not54.i.i = icmp eq ptr %131, null
+  %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
+  %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
+  %128 = add i32 %127, %126
+  %129 = getelementptr i8, ptr %0, i64 10160
+  store i32 %128, ptr %129, align 4
+  %130 = shl i32 %128, 1
+  %131 = getelementptr i8, ptr %0, i64 10608
+  %132 = getelementptr i8, ptr %0, i64 10616
+  %133 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %132, i8 0, i64 16, i1 false)
+  store ptr %133, ptr %131, align 8
+  %.not54.i.i = icmp eq ptr %133, null
   br i1 %.not54.i.i, label %then.i.i, label %and.lhs.true2.i.i
 
 and.rhs.i.i:                                      ; preds = %merge7.i.i.i, %and.lhs.true.i.i
-  %132 = sext i32 %128 to i64
+  %134 = sext i32 %130 to i64
   br label %condition.i.i.i.i
 
 condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, %and.rhs.i.i
-  %power.0.i.i.i.i = phi i64 [ 64, %and.rhs.i.i ], [ %134, %condition.i.i.i.i ]
-  %133 = icmp slt i64 %power.0.i.i.i.i, %132
-  %134 = shl i64 %power.0.i.i.i.i, 1
-  br i1 %133, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
+  %power.0.i.i.i.i = phi i64 [ 64, %and.rhs.i.i ], [ %136, %condition.i.i.i.i ]
+  %135 = icmp slt i64 %power.0.i.i.i.i, %134
+  %136 = shl i64 %power.0.i.i.i.i, 1
+  br i1 %135, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %135 = shl i32 %126, 3
-  %136 = call i32 @llvm.smax.i32(i32 %135, i32 65536)
-  %137 = getelementptr i8, ptr %0, i64 10168
-  %138 = zext nneg i32 %136 to i64
-  %139 = getelementptr i8, ptr %0, i64 10176
-  store i64 %power.0.i.i.i.i, ptr %139, align 8
-  %140 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %138)
-  %141 = getelementptr i8, ptr %0, i64 10184
-  store i64 %140, ptr %141, align 8
-  %142 = getelementptr i8, ptr %0, i64 10192
-  %143 = mul i64 %power.0.i.i.i.i, 472
-  %144 = call ptr @malloc(i64 %143)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %142, i8 0, i64 16, i1 false)
-  store ptr %144, ptr %137, align 8
-  %.not55.i.i = icmp eq ptr %144, null
+  %137 = shl i32 %128, 3
+  %138 = call i32 @llvm.smax.i32(i32 %137, i32 65536)
+  %139 = getelementptr i8, ptr %0, i64 10168
+  %140 = zext nneg i32 %138 to i64
+  %141 = getelementptr i8, ptr %0, i64 10176
+  store i64 %power.0.i.i.i.i, ptr %141, align 8
+  %142 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %140)
+  %143 = getelementptr i8, ptr %0, i64 10184
+  store i64 %142, ptr %143, align 8
+  %144 = getelementptr i8, ptr %0, i64 10192
+  %145 = mul i64 %power.0.i.i.i.i, 472
+  %146 = call ptr @malloc(i64 %145)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %144, i8 0, i64 16, i1 false)
+  store ptr %146, ptr %139, align 8
+  %.not55.i.i = icmp eq ptr %146, null
   br i1 %.not55.i.i, label %then.i.i, label %merge.i.i
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %145 = getelementptr i8, ptr %0, i64 10136
-  %146 = getelementptr i8, ptr %0, i64 10152
-  %147 = load i64, ptr %146, align 8
-  %.not.i.i.i = icmp slt i64 %147, %.pre-phi59.i.i
+  %147 = getelementptr i8, ptr %0, i64 10136
+  %148 = getelementptr i8, ptr %0, i64 10152
+  %149 = load i64, ptr %148, align 8
+  %.not.i.i.i = icmp slt i64 %149, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
 
 merge.i.i.i:                                      ; preds = %and.lhs.true.i.i
-  %148 = shl i64 %147, 1
-  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %148, i64 %.pre-phi59.i.i)
+  %150 = shl i64 %149, 1
+  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %150, i64 %.pre-phi59.i.i)
   %spec.store.select.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i, i64 8)
-  %149 = load ptr, ptr %145, align 8
-  %150 = shl i64 %spec.store.select.i.i.i, 3
-  %151 = call ptr @realloc(ptr %149, i64 %150)
-  %152 = icmp eq ptr %151, null
-  br i1 %152, label %then.i.i, label %merge7.i.i.i
+  %151 = load ptr, ptr %147, align 8
+  %152 = shl i64 %spec.store.select.i.i.i, 3
+  %153 = call ptr @realloc(ptr %151, i64 %152)
+  %154 = icmp eq ptr %153, null
+  br i1 %154, label %then.i.i, label %merge7.i.i.i
 
 merge7.i.i.i:                                     ; preds = %merge.i.i.i
-  store ptr %151, ptr %145, align 8
-  store i64 %spec.store.select.i.i.i, ptr %146, align 8
+  store ptr %153, ptr %147, align 8
+  store i64 %spec.store.select.i.i.i, ptr %148, align 8
   br label %and.rhs.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
-  %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %162, %and.lhs.true2.i.i ]
-  %153 = getelementptr i8, ptr %0, i64 10112
-  %154 = getelementptr i8, ptr %0, i64 10128
-  %155 = load i64, ptr %154, align 8
-  %.not.i37.i.i = icmp slt i64 %155, %.pre-phi.i.i
+  %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %164, %and.lhs.true2.i.i ]
+  %155 = getelementptr i8, ptr %0, i64 10112
+  %156 = getelementptr i8, ptr %0, i64 10128
+  %157 = load i64, ptr %156, align 8
+  %.not.i37.i.i = icmp slt i64 %157, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
 
 merge.i39.i.i:                                    ; preds = %and.lhs.true1.i.i
-  %156 = shl i64 %155, 1
-  %spec.select.i40.i.i = call i64 @llvm.smax.i64(i64 %156, i64 %.pre-phi.i.i)
+  %158 = shl i64 %157, 1
+  %spec.select.i40.i.i = call i64 @llvm.smax.i64(i64 %158, i64 %.pre-phi.i.i)
   %spec.store.select.i41.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i40.i.i, i64 8)
-  %157 = load ptr, ptr %153, align 8
-  %158 = shl i64 %spec.store.select.i41.i.i, 3
-  %159 = call ptr @realloc(ptr %157, i64 %158)
-  %160 = icmp eq ptr %159, null
-  br i1 %160, label %then.i.i, label %merge7.i42.i.i
+  %159 = load ptr, ptr %155, align 8
+  %160 = shl i64 %spec.store.select.i41.i.i, 3
+  %161 = call ptr @realloc(ptr %159, i64 %160)
+  %162 = icmp eq ptr %161, null
+  br i1 %162, label %then.i.i, label %merge7.i42.i.i
 
 merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
-  store ptr %159, ptr %153, align 8
-  store i64 %spec.store.select.i41.i.i, ptr %154, align 8
-  %.pre56.i.i = load i32, ptr %127, align 4
+  store ptr %161, ptr %155, align 8
+  store i64 %spec.store.select.i41.i.i, ptr %156, align 8
+  %.pre56.i.i = load i32, ptr %129, align 4
   %.pre58.i.i = sext i32 %.pre56.i.i to i64
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %161 = getelementptr i8, ptr %0, i64 10088
-  %162 = sext i32 %126 to i64
-  %163 = getelementptr i8, ptr %0, i64 10104
-  %164 = load i64, ptr %163, align 8
-  %.not.i44.i.i = icmp slt i64 %164, %162
+  %163 = getelementptr i8, ptr %0, i64 10088
+  %164 = sext i32 %128 to i64
+  %165 = getelementptr i8, ptr %0, i64 10104
+  %166 = load i64, ptr %165, align 8
+  %.not.i44.i.i = icmp slt i64 %166, %164
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
 
 merge.i46.i.i:                                    ; preds = %and.lhs.true2.i.i
-  %165 = shl i64 %164, 1
-  %spec.select.i47.i.i = call i64 @llvm.smax.i64(i64 %165, i64 %162)
+  %167 = shl i64 %166, 1
+  %spec.select.i47.i.i = call i64 @llvm.smax.i64(i64 %167, i64 %164)
   %spec.store.select.i48.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i47.i.i, i64 8)
-  %166 = load ptr, ptr %161, align 8
-  %167 = shl i64 %spec.store.select.i48.i.i, 3
-  %168 = call ptr @realloc(ptr %166, i64 %167)
-  %169 = icmp eq ptr %168, null
-  br i1 %169, label %then.i.i, label %merge7.i49.i.i
+  %168 = load ptr, ptr %163, align 8
+  %169 = shl i64 %spec.store.select.i48.i.i, 3
+  %170 = call ptr @realloc(ptr %168, i64 %169)
+  %171 = icmp eq ptr %170, null
+  br i1 %171, label %then.i.i, label %merge7.i49.i.i
 
 merge7.i49.i.i:                                   ; preds = %merge.i46.i.i
-  store ptr %168, ptr %161, align 8
-  store i64 %spec.store.select.i48.i.i, ptr %163, align 8
-  %.pre.i.i = load i32, ptr %127, align 4
+  store ptr %170, ptr %163, align 8
+  store i64 %spec.store.select.i48.i.i, ptr %165, align 8
+  %.pre.i.i = load i32, ptr %129, align 4
   %.pre57.i.i = sext i32 %.pre.i.i to i64
   br label %and.lhs.true1.i.i
 
@@ -63248,182 +63272,185 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
   br i1 %.not.i.i, label %common.ret, label %then4.i.i
 
 then4.i.i:                                        ; preds = %then.i.i
-  %170 = load i32, ptr %127, align 4
-  %171 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %170)
+  %172 = load i32, ptr %129, align 4
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %172)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %172 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %172, i64 1023)
-  %173 = icmp sgt i64 %172, 0
-  br i1 %173, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %174, i64 1023)
+  %175 = icmp sgt i64 %174, 0
+  br i1 %175, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then4.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then4.i.i
-  %174 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %174, align 1
-  %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %176 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %176, i64 %175)
+  %176 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %176, align 1
+  %177 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %178 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %178, i64 %177)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
-  %177 = call i32 @eventfd(i32 0, i32 526336)
-  store i32 %177, ptr %104, align 4
-  %178 = icmp slt i32 %177, 0
-  br i1 %178, label %then7.i.i, label %merge.i
+  %179 = call i32 @eventfd(i32 0, i32 526336)
+  store i32 %179, ptr %106, align 4
+  %180 = icmp slt i32 %179, 0
+  br i1 %180, label %then7.i.i, label %merge.i
 
 then7.i.i:                                        ; preds = %merge.i.i
   %.not36.i.i = icmp eq ptr %1, null
   br i1 %.not36.i.i, label %common.ret, label %then11.i.i
 
 then11.i.i:                                       ; preds = %then7.i.i
-  %179 = call ptr @__errno_location()
-  %180 = load i32, ptr %179, align 4
-  %181 = call ptr @strerror(i32 %180)
-  %182 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", ptr %181)
+  %181 = call ptr @__errno_location()
+  %182 = load i32, ptr %181, align 4
+  %183 = call ptr @strerror(i32 %182)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", ptr %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %183 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %183, i64 1023)
-  %184 = icmp sgt i64 %183, 0
-  br i1 %184, label %then2.i.i30.i, label %"$printable.clean.exit.i"
+  %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
+  %186 = icmp sgt i64 %185, 0
+  br i1 %186, label %then2.i.i30.i, label %"$printable.clean.exit.i"
 
 then2.i.i30.i:                                    ; preds = %then11.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i29.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i30.i, %then11.i.i
-  %185 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i29.i
-  store i8 0, ptr %185, align 1
-  %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %187 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %187, i64 %186)
+  %187 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i29.i
+  store i8 0, ptr %187, align 1
+  %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %189 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %189, i64 %188)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  call void @llvm.lifetime.start.p0(i64 630, ptr nonnull %chosen.sroa.16.i.i)
-  %188 = getelementptr i8, ptr %0, i64 7132
-  %189 = getelementptr i8, ptr %0, i64 8456
-  %190 = getelementptr i8, ptr %0, i64 8500
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %190, ptr noundef nonnull align 4 dereferenceable(28) %188, i64 28, i1 false)
-  %191 = getelementptr i8, ptr %0, i64 8528
-  %192 = load ptr, ptr %chosen.sroa.12.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %191, ptr %190, ptr %192)
-  %193 = getelementptr i8, ptr %0, i64 8744
+  call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
+  %190 = getelementptr i8, ptr %0, i64 7132
+  %191 = getelementptr i8, ptr %0, i64 8456
+  %192 = getelementptr i8, ptr %0, i64 8500
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %192, ptr noundef nonnull align 4 dereferenceable(28) %190, i64 28, i1 false)
+  %193 = getelementptr i8, ptr %0, i64 8528
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %195 = getelementptr i8, ptr %0, i64 8760
-  store ptr %194, ptr %195, align 8
-  %196 = getelementptr i8, ptr %0, i64 8512
-  %197 = load i32, ptr %196, align 4
-  %198 = sext i32 %197 to i64
-  %199 = shl nsw i64 %198, 2
-  %200 = add nsw i64 %199, 63
-  %201 = sdiv i64 %200, 64
-  %202 = shl nsw i64 %201, 6
-  %203 = getelementptr i8, ptr %194, i64 %202
-  %204 = getelementptr i8, ptr %0, i64 8768
-  store ptr %203, ptr %204, align 8
-  %205 = shl nsw i64 %201, 7
-  %206 = getelementptr i8, ptr %194, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 8776
-  store ptr %206, ptr %207, align 8
-  %208 = mul nsw i64 %201, 3
-  %209 = mul nsw i64 %201, 192
-  %210 = getelementptr i8, ptr %194, i64 %209
-  %211 = getelementptr i8, ptr %0, i64 8784
-  store ptr %210, ptr %211, align 8
-  %212 = mul i32 %197, 20
-  %213 = sext i32 %212 to i64
-  %214 = shl nsw i64 %213, 2
-  %215 = add nsw i64 %214, 63
-  %216 = sdiv i64 %215, 64
-  %217 = add nsw i64 %216, %208
-  %218 = shl nsw i64 %217, 6
-  %219 = getelementptr i8, ptr %194, i64 %218
-  %220 = getelementptr i8, ptr %0, i64 8792
-  store ptr %219, ptr %220, align 8
-  %221 = add nsw i64 %217, %216
-  %222 = shl i64 %221, 6
-  store ptr %194, ptr %193, align 8
-  %223 = getelementptr i8, ptr %0, i64 8752
-  store i64 %222, ptr %223, align 8
-  %224 = getelementptr i8, ptr %0, i64 8800
-  store ptr null, ptr %224, align 8
-  %225 = getelementptr i8, ptr %0, i64 8576
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %189, i8 0, i64 44, i1 false)
-  %226 = load ptr, ptr %225, align 8
-  store i32 0, ptr %226, align 4
-  %227 = getelementptr i8, ptr %0, i64 8704
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %193, ptr %192, ptr %194)
+  %195 = getelementptr i8, ptr %0, i64 8744
+  %196 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
+  %197 = getelementptr i8, ptr %0, i64 8760
+  store ptr %196, ptr %197, align 8
+  %198 = getelementptr i8, ptr %0, i64 8512
+  %199 = load i32, ptr %198, align 4
+  %200 = sext i32 %199 to i64
+  %201 = shl nsw i64 %200, 2
+  %202 = add nsw i64 %201, 63
+  %203 = sdiv i64 %202, 64
+  %204 = shl nsw i64 %203, 6
+  %205 = getelementptr i8, ptr %196, i64 %204
+  %206 = getelementptr i8, ptr %0, i64 8768
+  store ptr %205, ptr %206, align 8
+  %207 = shl nsw i64 %203, 7
+  %208 = getelementptr i8, ptr %196, i64 %207
+  %209 = getelementptr i8, ptr %0, i64 8776
+  store ptr %208, ptr %209, align 8
+  %210 = mul nsw i64 %203, 3
+  %211 = mul nsw i64 %203, 192
+  %212 = getelementptr i8, ptr %196, i64 %211
+  %213 = getelementptr i8, ptr %0, i64 8784
+  store ptr %212, ptr %213, align 8
+  %214 = mul i32 %199, 20
+  %215 = sext i32 %214 to i64
+  %216 = shl nsw i64 %215, 2
+  %217 = add nsw i64 %216, 63
+  %218 = sdiv i64 %217, 64
+  %219 = add nsw i64 %218, %210
+  %220 = shl nsw i64 %219, 6
+  %221 = getelementptr i8, ptr %196, i64 %220
+  %222 = getelementptr i8, ptr %0, i64 8792
+  store ptr %221, ptr %222, align 8
+  %223 = add nsw i64 %219, %218
+  %224 = shl i64 %223, 6
+  store ptr %196, ptr %195, align 8
+  %225 = getelementptr i8, ptr %0, i64 8752
+  store i64 %224, ptr %225, align 8
+  %226 = getelementptr i8, ptr %0, i64 8800
+  store ptr null, ptr %226, align 8
+  %227 = getelementptr i8, ptr %0, i64 8576
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %191, i8 0, i64 44, i1 false)
   %228 = load ptr, ptr %227, align 8
   store i32 0, ptr %228, align 4
-  %229 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
-  %230 = load i32, ptr %127, align 4
-  %231 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %232 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %233 = getelementptr i8, ptr %0, i64 6504
-  %chosen.sroa.16.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.16.i.i, i64 6
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(624) %chosen.sroa.16.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %233, i64 624, i1 false)
-  %234 = getelementptr i8, ptr %0, i64 7176
-  %235 = getelementptr i8, ptr %0, i64 7832
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %235, i8 0, i64 624, i1 false)
+  %229 = getelementptr i8, ptr %0, i64 8704
+  %230 = load ptr, ptr %229, align 8
+  store i32 0, ptr %230, align 4
+  %231 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
+  %232 = load i32, ptr %129, align 4
+  %233 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
+  %234 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
+  %235 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
+  %236 = getelementptr i8, ptr %0, i64 6504
+  %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %236, i64 624, i1 false)
+  %237 = getelementptr i8, ptr %0, i64 7176
+  %238 = getelementptr i8, ptr %0, i64 7832
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %238, i8 0, i64 624, i1 false)
   %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7188
-  %236 = load <4 x i32>, ptr %100, align 4
-  store <4 x i32> %236, ptr %234, align 8
+  %239 = load <4 x i32>, ptr %102, align 4
+  store <4 x i32> %239, ptr %237, align 8
   %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7192
-  store i32 %229, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
+  store i32 %231, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
   %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7196
-  store i32 %230, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
+  store i32 %232, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7200
-  store i8 %231, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
+  store i8 %233, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
   %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7201
-  store i8 %232, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.16.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7202
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.16.0..sroa_idx.i.i, ptr noundef nonnull align 2 dereferenceable(630) %chosen.sroa.16.i.i, i64 630, i1 false)
-  %237 = getelementptr i8, ptr %0, i64 8048
-  store ptr %189, ptr %237, align 8
-  %238 = getelementptr i8, ptr %0, i64 8368
-  %239 = extractelement <4 x i32> %236, i64 3
-  store i32 %239, ptr %238, align 4
-  %240 = getelementptr i8, ptr %0, i64 8504
-  %241 = load i32, ptr %240, align 4
-  %242 = icmp sgt i32 %239, %241
-  br i1 %242, label %then.i.i.i, label %merge.i.i26.i
+  store i8 %234, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7202
+  store i8 %235, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7203
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
+  %240 = getelementptr i8, ptr %0, i64 8048
+  store ptr %191, ptr %240, align 8
+  %241 = getelementptr i8, ptr %0, i64 8368
+  %242 = extractelement <4 x i32> %239, i64 3
+  store i32 %242, ptr %241, align 4
+  %243 = getelementptr i8, ptr %0, i64 8504
+  %244 = load i32, ptr %243, align 4
+  %245 = icmp sgt i32 %242, %244
+  br i1 %245, label %then.i.i.i, label %merge.i.i26.i
 
 then.i.i.i:                                       ; preds = %merge.i
   %.not57.i.i.i = icmp eq ptr %1, null
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %243 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", i32 %239, i32 %241)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", i32 %242, i32 %244)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %244 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %244, i64 1023)
-  %245 = icmp sgt i64 %244, 0
-  br i1 %245, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %247, i64 1023)
+  %248 = icmp sgt i64 %247, 0
+  br i1 %248, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
 then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
 "$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
-  %246 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %246, align 1
-  %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %248 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %248, i64 %247)
+  %249 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %249, align 1
+  %250 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %251 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %251, i64 %250)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 merge.i.i26.i:                                    ; preds = %merge.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %235, i8 0, i64 216, i1 false)
-  %249 = extractelement <4 x i32> %236, i64 0
-  %250 = icmp slt i32 %249, 0
-  %251 = extractelement <4 x i32> %236, i64 1
-  %252 = icmp slt i32 %251, 1
-  %or.cond.i.i.i.i = select i1 %250, i1 true, i1 %252
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %238, i8 0, i64 216, i1 false)
+  %252 = extractelement <4 x i32> %239, i64 0
+  %253 = icmp slt i32 %252, 0
+  %254 = extractelement <4 x i32> %239, i64 1
+  %255 = icmp slt i32 %254, 1
+  %or.cond.i.i.i.i = select i1 %253, i1 true, i1 %255
   br i1 %or.cond.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i26.i
@@ -63431,688 +63458,688 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", i32 %249, i32 %251)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
-  %255 = icmp sgt i64 %254, 0
-  br i1 %255, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %257, i64 1023)
+  %258 = icmp sgt i64 %257, 0
+  br i1 %258, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i28.i
-  %256 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %256, align 1
-  %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %258 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %258, i64 %257)
+  %259 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %259, align 1
+  %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %261 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %261, i64 %260)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
-  store i32 %249, ptr %235, align 4
-  %259 = getelementptr i8, ptr %0, i64 7836
-  store i32 %249, ptr %259, align 4
-  %260 = getelementptr i8, ptr %0, i64 7840
-  store i32 %251, ptr %260, align 4
-  %261 = shl nuw i32 %249, 1
-  %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %261, i32 536870912)
+  store i32 %252, ptr %238, align 4
+  %262 = getelementptr i8, ptr %0, i64 7836
+  store i32 %252, ptr %262, align 4
+  %263 = getelementptr i8, ptr %0, i64 7840
+  store i32 %254, ptr %263, align 4
+  %264 = shl nuw i32 %252, 1
+  %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %264, i32 536870912)
   br label %condition.i.i.i.i.i
 
 condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i, %merge.i.i.i.i
-  %count.0.i.i.i.i.i = phi i32 [ 16, %merge.i.i.i.i ], [ %262, %condition.i.i.i.i.i ]
+  %count.0.i.i.i.i.i = phi i32 [ 16, %merge.i.i.i.i ], [ %265, %condition.i.i.i.i.i ]
   %or.cond.i.i.i.i.i = icmp slt i32 %count.0.i.i.i.i.i, %invariant.smin.i.i.i.i.i
-  %262 = shl i32 %count.0.i.i.i.i.i, 1
+  %265 = shl i32 %count.0.i.i.i.i.i, 1
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %263 = getelementptr i8, ptr %0, i64 7856
-  store i32 %count.0.i.i.i.i.i, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 7872
-  store i64 -1, ptr %264, align 8
-  %265 = getelementptr i8, ptr %0, i64 7860
-  store i32 -1, ptr %265, align 4
-  %266 = getelementptr i8, ptr %0, i64 7864
-  store i32 -1, ptr %266, align 4
-  %267 = call i32 @llvm.umax.i32(i32 %249, i32 1)
-  %268 = zext nneg i32 %267 to i64
-  %269 = call ptr @calloc(i64 %268, i64 40)
-  %270 = getelementptr i8, ptr %0, i64 7896
-  store ptr %269, ptr %270, align 8
-  %271 = zext nneg i32 %249 to i64
-  %272 = zext nneg i32 %251 to i64
-  %273 = mul nuw nsw i64 %272, %271
-  %274 = call i64 @llvm.umax.i64(i64 %273, i64 1)
-  %275 = call noalias noundef ptr @calloc(i64 %274, i64 4)
-  %276 = getelementptr i8, ptr %0, i64 7904
-  store ptr %275, ptr %276, align 8
-  %277 = call i64 @llvm.umax.i64(i64 %271, i64 1)
+  %266 = getelementptr i8, ptr %0, i64 7856
+  store i32 %count.0.i.i.i.i.i, ptr %266, align 4
+  %267 = getelementptr i8, ptr %0, i64 7872
+  store i64 -1, ptr %267, align 8
+  %268 = getelementptr i8, ptr %0, i64 7860
+  store i32 -1, ptr %268, align 4
+  %269 = getelementptr i8, ptr %0, i64 7864
+  store i32 -1, ptr %269, align 4
+  %270 = call i32 @llvm.umax.i32(i32 %252, i32 1)
+  %271 = zext nneg i32 %270 to i64
+  %272 = call ptr @calloc(i64 %271, i64 40)
+  %273 = getelementptr i8, ptr %0, i64 7896
+  store ptr %272, ptr %273, align 8
+  %274 = zext nneg i32 %252 to i64
+  %275 = zext nneg i32 %254 to i64
+  %276 = mul nuw nsw i64 %275, %274
+  %277 = call i64 @llvm.umax.i64(i64 %276, i64 1)
   %278 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 7912
+  %279 = getelementptr i8, ptr %0, i64 7904
   store ptr %278, ptr %279, align 8
-  %280 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
-  %281 = zext nneg i32 %280 to i64
-  %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 7920
-  store ptr %282, ptr %283, align 8
-  %284 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %285 = getelementptr i8, ptr %0, i64 7928
-  store ptr %284, ptr %285, align 8
-  %286 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 7936
-  store ptr %286, ptr %287, align 8
-  %288 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 7944
-  store ptr %288, ptr %289, align 8
-  %290 = icmp eq ptr %269, null
-  br i1 %290, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
+  %280 = call i64 @llvm.umax.i64(i64 %274, i64 1)
+  %281 = call noalias noundef ptr @calloc(i64 %280, i64 4)
+  %282 = getelementptr i8, ptr %0, i64 7912
+  store ptr %281, ptr %282, align 8
+  %283 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
+  %284 = zext nneg i32 %283 to i64
+  %285 = call noalias noundef ptr @calloc(i64 %284, i64 4)
+  %286 = getelementptr i8, ptr %0, i64 7920
+  store ptr %285, ptr %286, align 8
+  %287 = call noalias noundef ptr @calloc(i64 %280, i64 4)
+  %288 = getelementptr i8, ptr %0, i64 7928
+  store ptr %287, ptr %288, align 8
+  %289 = call noalias noundef ptr @calloc(i64 %280, i64 4)
+  %290 = getelementptr i8, ptr %0, i64 7936
+  store ptr %289, ptr %290, align 8
+  %291 = call noalias noundef ptr @calloc(i64 %280, i64 4)
+  %292 = getelementptr i8, ptr %0, i64 7944
+  store ptr %291, ptr %292, align 8
+  %293 = icmp eq ptr %272, null
+  br i1 %293, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %or.lhs.false12.i.i.i.i, %or.lhs.false10.i.i.i.i, %or.lhs.false8.i.i.i.i, %"$bucket_count.exit.i.i.i.i"
   %.not.i.i.i.i = icmp eq ptr %1, null
   br i1 %.not.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then15.i.i.i.i
 
 or.lhs.false8.i.i.i.i:                            ; preds = %or.lhs.false10.i.i.i.i
-  %291 = icmp eq ptr %286, null
-  %292 = icmp eq ptr %288, null
-  %or.cond70.i.i.i.i = or i1 %291, %292
+  %294 = icmp eq ptr %289, null
+  %295 = icmp eq ptr %291, null
+  %or.cond70.i.i.i.i = or i1 %294, %295
   br i1 %or.cond70.i.i.i.i, label %then5.i.i.i.i, label %forcond.preheader.i.i.i.i
 
 forcond.preheader.i.i.i.i:                        ; preds = %or.lhs.false8.i.i.i.i
-  %293 = icmp sgt i32 %count.0.i.i.i.i.i, 0
-  br i1 %293, label %forbody.preheader.i.i.i.i.new, label %merge18.i.i.i.i
+  %296 = icmp sgt i32 %count.0.i.i.i.i.i, 0
+  br i1 %296, label %forbody.preheader.i.i.i.i.new, label %merge18.i.i.i.i
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forcond.preheader.i.i.i.i
   %wide.trip.count.i.i.i.i = zext nneg i32 %count.0.i.i.i.i.i to i64
   br label %forbody.i.i.i.i
 
 or.lhs.false10.i.i.i.i:                           ; preds = %or.lhs.false12.i.i.i.i
-  %294 = icmp eq ptr %282, null
-  %295 = icmp eq ptr %284, null
-  %or.cond75.i.i.i.i = or i1 %294, %295
+  %297 = icmp eq ptr %285, null
+  %298 = icmp eq ptr %287, null
+  %or.cond75.i.i.i.i = or i1 %297, %298
   br i1 %or.cond75.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false8.i.i.i.i
 
 or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit.i.i.i.i"
-  %296 = icmp eq ptr %275, null
-  %297 = icmp eq ptr %278, null
-  %or.cond76.i.i.i.i = or i1 %296, %297
+  %299 = icmp eq ptr %278, null
+  %300 = icmp eq ptr %281, null
+  %or.cond76.i.i.i.i = or i1 %299, %300
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %249, i32 %251)
+  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
-  %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
-  %300 = icmp sgt i64 %299, 0
-  br i1 %300, label %then2.i.i73.i.i.i.i, label %"$printable.clean.exit74.i.i.i.i"
+  %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
+  %303 = icmp sgt i64 %302, 0
+  br i1 %303, label %then2.i.i73.i.i.i.i, label %"$printable.clean.exit74.i.i.i.i"
 
 then2.i.i73.i.i.i.i:                              ; preds = %then15.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i72.i.i.i.i, i1 false)
   br label %"$printable.clean.exit74.i.i.i.i"
 
 "$printable.clean.exit74.i.i.i.i":                ; preds = %then2.i.i73.i.i.i.i, %then15.i.i.i.i
-  %301 = getelementptr i8, ptr %raw.i71.i.i.i.i, i64 %spec.select.i.i72.i.i.i.i
-  store i8 0, ptr %301, align 1
-  %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71.i.i.i.i)
-  %303 = ptrtoint ptr %raw.i71.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %303, i64 %302)
+  %304 = getelementptr i8, ptr %raw.i71.i.i.i.i, i64 %spec.select.i.i72.i.i.i.i
+  store i8 0, ptr %304, align 1
+  %305 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71.i.i.i.i)
+  %306 = ptrtoint ptr %raw.i71.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %306, i64 %305)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %304 = load ptr, ptr %283, align 8
-  %305 = getelementptr i32, ptr %304, i64 %indvars.iv.i.i.i.i
-  store i32 -1, ptr %305, align 4
+  %307 = load ptr, ptr %286, align 8
+  %308 = getelementptr i32, ptr %307, i64 %indvars.iv.i.i.i.i
+  store i32 -1, ptr %308, align 4
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %306 = load ptr, ptr %283, align 8
-  %307 = getelementptr i32, ptr %306, i64 %indvars.iv.next.i.i.i.i
-  store i32 -1, ptr %307, align 4
+  %309 = load ptr, ptr %286, align 8
+  %310 = getelementptr i32, ptr %309, i64 %indvars.iv.next.i.i.i.i
+  store i32 -1, ptr %310, align 4
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %308 = load ptr, ptr %283, align 8
-  %309 = getelementptr i32, ptr %308, i64 %indvars.iv.next.i.i.i.i.1
-  store i32 -1, ptr %309, align 4
+  %311 = load ptr, ptr %286, align 8
+  %312 = getelementptr i32, ptr %311, i64 %indvars.iv.next.i.i.i.i.1
+  store i32 -1, ptr %312, align 4
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %310 = load ptr, ptr %283, align 8
-  %311 = getelementptr i32, ptr %310, i64 %indvars.iv.next.i.i.i.i.2
-  store i32 -1, ptr %311, align 4
+  %313 = load ptr, ptr %286, align 8
+  %314 = getelementptr i32, ptr %313, i64 %indvars.iv.next.i.i.i.i.2
+  store i32 -1, ptr %314, align 4
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %312 = load ptr, ptr %283, align 8
-  %313 = getelementptr i32, ptr %312, i64 %indvars.iv.next.i.i.i.i.3
-  store i32 -1, ptr %313, align 4
+  %315 = load ptr, ptr %286, align 8
+  %316 = getelementptr i32, ptr %315, i64 %indvars.iv.next.i.i.i.i.3
+  store i32 -1, ptr %316, align 4
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %314 = load ptr, ptr %283, align 8
-  %315 = getelementptr i32, ptr %314, i64 %indvars.iv.next.i.i.i.i.4
-  store i32 -1, ptr %315, align 4
+  %317 = load ptr, ptr %286, align 8
+  %318 = getelementptr i32, ptr %317, i64 %indvars.iv.next.i.i.i.i.4
+  store i32 -1, ptr %318, align 4
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %316 = load ptr, ptr %283, align 8
-  %317 = getelementptr i32, ptr %316, i64 %indvars.iv.next.i.i.i.i.5
-  store i32 -1, ptr %317, align 4
+  %319 = load ptr, ptr %286, align 8
+  %320 = getelementptr i32, ptr %319, i64 %indvars.iv.next.i.i.i.i.5
+  store i32 -1, ptr %320, align 4
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %318 = load ptr, ptr %283, align 8
-  %319 = getelementptr i32, ptr %318, i64 %indvars.iv.next.i.i.i.i.6
-  store i32 -1, ptr %319, align 4
+  %321 = load ptr, ptr %286, align 8
+  %322 = getelementptr i32, ptr %321, i64 %indvars.iv.next.i.i.i.i.6
+  store i32 -1, ptr %322, align 4
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %wide.trip.count.i.i.i.i
   br i1 %niter.ncmp.7, label %merge18.loopexit.i.i.i.i, label %forbody.i.i.i.i
 
 merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
-  %.pre.i.i.i.i = load i32, ptr %259, align 4
+  %.pre.i.i.i.i = load i32, ptr %262, align 4
   br label %merge18.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
-  %320 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %249, %forcond.preheader.i.i.i.i ]
-  %321 = getelementptr i8, ptr %0, i64 7844
-  store i32 0, ptr %321, align 4
-  %322 = icmp sgt i32 %320, 0
-  br i1 %322, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
+  %323 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %252, %forcond.preheader.i.i.i.i ]
+  %324 = getelementptr i8, ptr %0, i64 7844
+  store i32 0, ptr %324, align 4
+  %325 = icmp sgt i32 %323, 0
+  br i1 %325, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
 
 forbody.i.i.i.i.i.preheader:                      ; preds = %merge18.i.i.i.i
-  %xtraiter28 = and i32 %320, 1
-  %323 = icmp eq i32 %320, 1
-  br i1 %323, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i.preheader.new
+  %xtraiter29 = and i32 %323, 1
+  %326 = icmp eq i32 %323, 1
+  br i1 %326, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i.preheader.new
 
 forbody.i.i.i.i.i.preheader.new:                  ; preds = %forbody.i.i.i.i.i.preheader
-  %unroll_iter31 = and i32 %320, 2147483646
+  %unroll_iter32 = and i32 %323, 2147483646
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader.new
-  %324 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %355, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %356, %merge1.i.i.i.i.i.1 ]
-  %niter32 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %niter32.next.1, %merge1.i.i.i.i.i.1 ]
-  %325 = load i32, ptr %259, align 4
-  %326 = xor i32 %offset.013.i.i.i.i.i, -1
-  %327 = add i32 %325, %326
-  %328 = load ptr, ptr %270, align 8
-  %329 = sext i32 %327 to i64
-  %330 = getelementptr %10, ptr %328, i64 %329
-  %331 = load i32, ptr %330, align 4
-  %332 = icmp eq i32 %331, 0
-  br i1 %332, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
+  %327 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %358, %merge1.i.i.i.i.i.1 ]
+  %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %359, %merge1.i.i.i.i.i.1 ]
+  %niter33 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %niter33.next.1, %merge1.i.i.i.i.i.1 ]
+  %328 = load i32, ptr %262, align 4
+  %329 = xor i32 %offset.013.i.i.i.i.i, -1
+  %330 = add i32 %328, %329
+  %331 = load ptr, ptr %273, align 8
+  %332 = sext i32 %330 to i64
+  %333 = getelementptr %10, ptr %331, i64 %332
+  %334 = load i32, ptr %333, align 4
+  %335 = icmp eq i32 %334, 0
+  br i1 %335, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i
-  %333 = load ptr, ptr %279, align 8
-  %334 = sext i32 %324 to i64
-  %335 = getelementptr i32, ptr %333, i64 %334
-  store i32 %327, ptr %335, align 4
-  %336 = load i32, ptr %321, align 4
-  %337 = add i32 %336, 1
-  store i32 %337, ptr %321, align 4
+  %336 = load ptr, ptr %282, align 8
+  %337 = sext i32 %327 to i64
+  %338 = getelementptr i32, ptr %336, i64 %337
+  store i32 %330, ptr %338, align 4
+  %339 = load i32, ptr %324, align 4
+  %340 = add i32 %339, 1
+  store i32 %340, ptr %324, align 4
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i.i.i
-  %338 = phi i32 [ %324, %forbody.i.i.i.i.i ], [ %324, %and.lhs.true.i.i.i.i.i ], [ %337, %then.i.i.i.i.i ]
-  %339 = load i32, ptr %259, align 4
-  %340 = xor i32 %offset.013.i.i.i.i.i, -2
-  %341 = add i32 %339, %340
-  %342 = load ptr, ptr %270, align 8
-  %343 = sext i32 %341 to i64
-  %344 = getelementptr %10, ptr %342, i64 %343
-  %345 = load i32, ptr %344, align 4
-  %346 = icmp eq i32 %345, 0
-  br i1 %346, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
+  %341 = phi i32 [ %327, %forbody.i.i.i.i.i ], [ %327, %and.lhs.true.i.i.i.i.i ], [ %340, %then.i.i.i.i.i ]
+  %342 = load i32, ptr %262, align 4
+  %343 = xor i32 %offset.013.i.i.i.i.i, -2
+  %344 = add i32 %342, %343
+  %345 = load ptr, ptr %273, align 8
+  %346 = sext i32 %344 to i64
+  %347 = getelementptr %10, ptr %345, i64 %346
+  %348 = load i32, ptr %347, align 4
+  %349 = icmp eq i32 %348, 0
+  br i1 %349, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
 
 and.lhs.true.i.i.i.i.i.1:                         ; preds = %merge1.i.i.i.i.i
-  %347 = getelementptr i8, ptr %344, i64 4
-  %348 = load i8, ptr %347, align 1
-  %349 = trunc i8 %348 to i1
-  br i1 %349, label %merge1.i.i.i.i.i.1, label %then.i.i.i.i.i.1
+  %350 = getelementptr i8, ptr %347, i64 4
+  %351 = load i8, ptr %350, align 1
+  %352 = trunc i8 %351 to i1
+  br i1 %352, label %merge1.i.i.i.i.i.1, label %then.i.i.i.i.i.1
 
 then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i.i.i.i.1
-  %350 = load ptr, ptr %279, align 8
-  %351 = sext i32 %338 to i64
-  %352 = getelementptr i32, ptr %350, i64 %351
-  store i32 %341, ptr %352, align 4
-  %353 = load i32, ptr %321, align 4
-  %354 = add i32 %353, 1
-  store i32 %354, ptr %321, align 4
+  %353 = load ptr, ptr %282, align 8
+  %354 = sext i32 %341 to i64
+  %355 = getelementptr i32, ptr %353, i64 %354
+  store i32 %344, ptr %355, align 4
+  %356 = load i32, ptr %324, align 4
+  %357 = add i32 %356, 1
+  store i32 %357, ptr %324, align 4
   br label %merge1.i.i.i.i.i.1
 
 merge1.i.i.i.i.i.1:                               ; preds = %then.i.i.i.i.i.1, %and.lhs.true.i.i.i.i.i.1, %merge1.i.i.i.i.i
-  %355 = phi i32 [ %338, %merge1.i.i.i.i.i ], [ %338, %and.lhs.true.i.i.i.i.i.1 ], [ %354, %then.i.i.i.i.i.1 ]
-  %356 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
-  %niter32.next.1 = add i32 %niter32, 2
-  %niter32.ncmp.1 = icmp eq i32 %niter32.next.1, %unroll_iter31
-  br i1 %niter32.ncmp.1, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i
+  %358 = phi i32 [ %341, %merge1.i.i.i.i.i ], [ %341, %and.lhs.true.i.i.i.i.i.1 ], [ %357, %then.i.i.i.i.i.1 ]
+  %359 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
+  %niter33.next.1 = add i32 %niter33, 2
+  %niter33.ncmp.1 = icmp eq i32 %niter33.next.1, %unroll_iter32
+  br i1 %niter33.ncmp.1, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %forbody.i.i.i.i.i
-  %357 = getelementptr i8, ptr %330, i64 4
-  %358 = load i8, ptr %357, align 1
-  %359 = trunc i8 %358 to i1
-  br i1 %359, label %merge1.i.i.i.i.i, label %then.i.i.i.i.i
+  %360 = getelementptr i8, ptr %333, i64 4
+  %361 = load i8, ptr %360, align 1
+  %362 = trunc i8 %361 to i1
+  br i1 %362, label %merge1.i.i.i.i.i, label %then.i.i.i.i.i
 
 merge4.i.i.i.loopexit.unr-lcssa:                  ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader
-  %.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %355, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %356, %merge1.i.i.i.i.i.1 ]
-  %lcmp.mod30.not = icmp eq i32 %xtraiter28, 0
-  br i1 %lcmp.mod30.not, label %merge4.i.i.i, label %forbody.i.i.i.i.i.epil
+  %.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %358, %merge1.i.i.i.i.i.1 ]
+  %offset.013.i.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %359, %merge1.i.i.i.i.i.1 ]
+  %lcmp.mod31.not = icmp eq i32 %xtraiter29, 0
+  br i1 %lcmp.mod31.not, label %merge4.i.i.i, label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %merge4.i.i.i.loopexit.unr-lcssa
-  %360 = load i32, ptr %259, align 4
-  %361 = xor i32 %offset.013.i.i.i.i.i.unr, -1
-  %362 = add i32 %360, %361
-  %363 = load ptr, ptr %270, align 8
-  %364 = sext i32 %362 to i64
-  %365 = getelementptr %10, ptr %363, i64 %364
-  %366 = load i32, ptr %365, align 4
-  %367 = icmp eq i32 %366, 0
-  br i1 %367, label %and.lhs.true.i.i.i.i.i.epil, label %merge4.i.i.i
+  %363 = load i32, ptr %262, align 4
+  %364 = xor i32 %offset.013.i.i.i.i.i.unr, -1
+  %365 = add i32 %363, %364
+  %366 = load ptr, ptr %273, align 8
+  %367 = sext i32 %365 to i64
+  %368 = getelementptr %10, ptr %366, i64 %367
+  %369 = load i32, ptr %368, align 4
+  %370 = icmp eq i32 %369, 0
+  br i1 %370, label %and.lhs.true.i.i.i.i.i.epil, label %merge4.i.i.i
 
 and.lhs.true.i.i.i.i.i.epil:                      ; preds = %forbody.i.i.i.i.i.epil
-  %368 = getelementptr i8, ptr %365, i64 4
-  %369 = load i8, ptr %368, align 1
-  %370 = trunc i8 %369 to i1
-  br i1 %370, label %merge4.i.i.i, label %then.i.i.i.i.i.epil
+  %371 = getelementptr i8, ptr %368, i64 4
+  %372 = load i8, ptr %371, align 1
+  %373 = trunc i8 %372 to i1
+  br i1 %373, label %merge4.i.i.i, label %then.i.i.i.i.i.epil
 
 then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i.i.i.i.epil
-  %371 = load ptr, ptr %279, align 8
-  %372 = sext i32 %.unr to i64
-  %373 = getelementptr i32, ptr %371, i64 %372
-  store i32 %362, ptr %373, align 4
-  %374 = load i32, ptr %321, align 4
-  %375 = add i32 %374, 1
-  store i32 %375, ptr %321, align 4
+  %374 = load ptr, ptr %282, align 8
+  %375 = sext i32 %.unr to i64
+  %376 = getelementptr i32, ptr %374, i64 %375
+  store i32 %365, ptr %376, align 4
+  %377 = load i32, ptr %324, align 4
+  %378 = add i32 %377, 1
+  store i32 %378, ptr %324, align 4
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopexit.unr-lcssa, %then.i.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i.i.i.epil, %merge18.i.i.i.i
-  %376 = trunc i8 %232 to i1
-  br i1 %376, label %then9.i.i.i, label %merge8.i.i.i
+  %379 = trunc i8 %235 to i1
+  br i1 %379, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %377 = getelementptr i8, ptr %0, i64 7952
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %377, i8 0, i64 96, i1 false)
-  %378 = getelementptr i8, ptr %0, i64 8008
-  %379 = call i32 @pthread_mutex_init(ptr %378, ptr null)
-  %380 = shl nuw nsw i64 %271, 1
-  %381 = add nuw nsw i64 %380, 2
-  store i64 %381, ptr %377, align 8
-  %382 = getelementptr i8, ptr %0, i64 7976
-  store i32 %251, ptr %382, align 4
-  %383 = mul nuw nsw i64 %381, 24
-  %384 = call ptr @malloc(i64 %383)
-  %385 = getelementptr i8, ptr %0, i64 7984
-  store ptr %384, ptr %385, align 8
-  %386 = shl nuw nsw i64 %272, 2
-  %387 = mul i64 %386, %381
-  %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 7992
-  store ptr %388, ptr %389, align 8
-  %390 = shl nuw nsw i64 %271, 2
-  %391 = or disjoint i64 %390, 1
-  %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 8000
-  store ptr %392, ptr %393, align 8
-  %394 = call i32 @eventfd(i32 0, i32 526336)
-  %395 = getelementptr i8, ptr %0, i64 7980
-  store i32 %394, ptr %395, align 4
-  %396 = load ptr, ptr %385, align 8
-  %397 = icmp eq ptr %396, null
-  br i1 %397, label %then.i62.i.i.i, label %or.lhs.false1.i.i.i.i
+  %380 = getelementptr i8, ptr %0, i64 7952
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %380, i8 0, i64 96, i1 false)
+  %381 = getelementptr i8, ptr %0, i64 8008
+  %382 = call i32 @pthread_mutex_init(ptr %381, ptr null)
+  %383 = shl nuw nsw i64 %274, 1
+  %384 = add nuw nsw i64 %383, 2
+  store i64 %384, ptr %380, align 8
+  %385 = getelementptr i8, ptr %0, i64 7976
+  store i32 %254, ptr %385, align 4
+  %386 = mul nuw nsw i64 %384, 24
+  %387 = call ptr @malloc(i64 %386)
+  %388 = getelementptr i8, ptr %0, i64 7984
+  store ptr %387, ptr %388, align 8
+  %389 = shl nuw nsw i64 %275, 2
+  %390 = mul i64 %389, %384
+  %391 = call ptr @malloc(i64 %390)
+  %392 = getelementptr i8, ptr %0, i64 7992
+  store ptr %391, ptr %392, align 8
+  %393 = shl nuw nsw i64 %274, 2
+  %394 = or disjoint i64 %393, 1
+  %395 = call ptr @malloc(i64 %394)
+  %396 = getelementptr i8, ptr %0, i64 8000
+  store ptr %395, ptr %396, align 8
+  %397 = call i32 @eventfd(i32 0, i32 526336)
+  %398 = getelementptr i8, ptr %0, i64 7980
+  store i32 %397, ptr %398, align 4
+  %399 = load ptr, ptr %388, align 8
+  %400 = icmp eq ptr %399, null
+  br i1 %400, label %then.i62.i.i.i, label %or.lhs.false1.i.i.i.i
 
 then.i62.i.i.i:                                   ; preds = %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i.i, %then9.i.i.i
   %.not35.i.i.i.i = icmp eq ptr %1, null
   br i1 %.not35.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then3.i.i.i.i
 
 or.lhs.false.i.i.i.i:                             ; preds = %or.lhs.false1.i.i.i.i
-  %398 = load ptr, ptr %393, align 8
-  %399 = icmp eq ptr %398, null
-  br i1 %399, label %then.i62.i.i.i, label %else.i.i.i.i
+  %401 = load ptr, ptr %396, align 8
+  %402 = icmp eq ptr %401, null
+  br i1 %402, label %then.i62.i.i.i, label %else.i.i.i.i
 
 or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
-  %400 = load ptr, ptr %389, align 8
-  %401 = icmp eq ptr %400, null
-  br i1 %401, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
+  %403 = load ptr, ptr %392, align 8
+  %404 = icmp eq ptr %403, null
+  br i1 %404, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %402 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.717", i32 %249, i32 %251)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.717", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
-  %403 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %403, i64 1023)
-  %404 = icmp sgt i64 %403, 0
-  br i1 %404, label %then2.i.i.i65.i.i.i, label %"$printable.clean.exit.i64.i.i.i"
+  %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
+  %407 = icmp sgt i64 %406, 0
+  br i1 %407, label %then2.i.i.i65.i.i.i, label %"$printable.clean.exit.i64.i.i.i"
 
 then2.i.i.i65.i.i.i:                              ; preds = %then3.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i58.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i63.i.i.i, i1 false)
   br label %"$printable.clean.exit.i64.i.i.i"
 
 "$printable.clean.exit.i64.i.i.i":                ; preds = %then2.i.i.i65.i.i.i, %then3.i.i.i.i
-  %405 = getelementptr i8, ptr %raw.i.i58.i.i.i, i64 %spec.select.i.i.i63.i.i.i
-  store i8 0, ptr %405, align 1
-  %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i58.i.i.i)
-  %407 = ptrtoint ptr %raw.i.i58.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %407, i64 %406)
+  %408 = getelementptr i8, ptr %raw.i.i58.i.i.i, i64 %spec.select.i.i.i63.i.i.i
+  store i8 0, ptr %408, align 1
+  %409 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i58.i.i.i)
+  %410 = ptrtoint ptr %raw.i.i58.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %410, i64 %409)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 else.i.i.i.i:                                     ; preds = %or.lhs.false.i.i.i.i
-  %408 = icmp slt i32 %394, 0
-  br i1 %408, label %then5.i60.i.i.i, label %merge8.i.i.i
+  %411 = icmp slt i32 %397, 0
+  br i1 %411, label %then5.i60.i.i.i, label %merge8.i.i.i
 
 then5.i60.i.i.i:                                  ; preds = %else.i.i.i.i
   %.not.i61.i.i.i = icmp eq ptr %1, null
   br i1 %.not.i61.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then9.i.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
-  %409 = call ptr @__errno_location()
-  %410 = load i32, ptr %409, align 4
-  %411 = call ptr @strerror(i32 %410)
-  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", ptr %411)
+  %412 = call ptr @__errno_location()
+  %413 = load i32, ptr %412, align 4
+  %414 = call ptr @strerror(i32 %413)
+  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", ptr %414)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
-  %413 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %413, i64 1023)
-  %414 = icmp sgt i64 %413, 0
-  br i1 %414, label %then2.i.i38.i.i.i.i, label %"$printable.clean.exit39.i.i.i.i"
+  %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %416, i64 1023)
+  %417 = icmp sgt i64 %416, 0
+  br i1 %417, label %then2.i.i38.i.i.i.i, label %"$printable.clean.exit39.i.i.i.i"
 
 then2.i.i38.i.i.i.i:                              ; preds = %then9.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i36.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i37.i.i.i.i, i1 false)
   br label %"$printable.clean.exit39.i.i.i.i"
 
 "$printable.clean.exit39.i.i.i.i":                ; preds = %then2.i.i38.i.i.i.i, %then9.i.i.i.i
-  %415 = getelementptr i8, ptr %raw.i36.i.i.i.i, i64 %spec.select.i.i37.i.i.i.i
-  store i8 0, ptr %415, align 1
-  %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i.i.i.i)
-  %417 = ptrtoint ptr %raw.i36.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %417, i64 %416)
+  %418 = getelementptr i8, ptr %raw.i36.i.i.i.i, i64 %spec.select.i.i37.i.i.i.i
+  store i8 0, ptr %418, align 1
+  %419 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i.i.i.i)
+  %420 = ptrtoint ptr %raw.i36.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %420, i64 %419)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merge4.i.i.i
-  %418 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %419 = icmp sgt i32 %418, 0
-  br i1 %419, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
+  %421 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %422 = icmp sgt i32 %421, 0
+  br i1 %422, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %420 = getelementptr i8, ptr %0, i64 8248
-  %421 = getelementptr i8, ptr %0, i64 8256
-  %422 = getelementptr i8, ptr %0, i64 8264
-  %.pre.i69.i.i.i = load i64, ptr %421, align 8
+  %423 = getelementptr i8, ptr %0, i64 8248
+  %424 = getelementptr i8, ptr %0, i64 8256
+  %425 = getelementptr i8, ptr %0, i64 8264
+  %.pre.i69.i.i.i = load i64, ptr %424, align 8
   br label %forbody.i70.i.i.i
 
 forbody.i70.i.i.i:                                ; preds = %merge1.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %423 = phi i64 [ %.pre.i69.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %437, %merge1.i.i.i.i ]
-  %row.067.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %438, %merge1.i.i.i.i ]
-  %424 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %425 = xor i32 %row.067.i.i.i.i, -1
-  %426 = add i32 %424, %425
-  %427 = add i64 %423, 1
-  %428 = load i64, ptr %422, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %428, %427
-  %.pre.i.i.i.i.i = load ptr, ptr %420, align 8
+  %426 = phi i64 [ %.pre.i69.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %440, %merge1.i.i.i.i ]
+  %row.067.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %441, %merge1.i.i.i.i ]
+  %427 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %428 = xor i32 %row.067.i.i.i.i, -1
+  %429 = add i32 %427, %428
+  %430 = add i64 %426, 1
+  %431 = load i64, ptr %425, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %431, %430
+  %.pre.i.i.i.i.i = load ptr, ptr %423, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %forbody.i70.i.i.i
-  %429 = shl i64 %428, 1
-  %spec.select.i.i.i72.i.i.i = call i64 @llvm.smax.i64(i64 %429, i64 %427)
+  %432 = shl i64 %431, 1
+  %spec.select.i.i.i72.i.i.i = call i64 @llvm.smax.i64(i64 %432, i64 %430)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i72.i.i.i, i64 8)
-  %430 = shl i64 %spec.store.select.i.i.i.i.i.i, 2
-  %431 = call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %430)
-  %432 = icmp eq ptr %431, null
-  br i1 %432, label %then17.i.i.i, label %merge7.i.i.i.i.i.i
+  %433 = shl i64 %spec.store.select.i.i.i.i.i.i, 2
+  %434 = call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %433)
+  %435 = icmp eq ptr %434, null
+  br i1 %435, label %then17.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %431, ptr %420, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %422, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %421, align 8
+  store ptr %434, ptr %423, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %425, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %424, align 8
   br label %merge1.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i, %forbody.i70.i.i.i
-  %433 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %423, %forbody.i70.i.i.i ]
-  %434 = phi ptr [ %431, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i70.i.i.i ]
-  %435 = getelementptr i32, ptr %434, i64 %433
-  store i32 %426, ptr %435, align 4
-  %436 = load i64, ptr %421, align 8
-  %437 = add i64 %436, 1
-  store i64 %437, ptr %421, align 8
-  %438 = add nuw nsw i32 %row.067.i.i.i.i, 1
-  %exitcond.not.i71.i.i.i = icmp eq i32 %438, %418
+  %436 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %426, %forbody.i70.i.i.i ]
+  %437 = phi ptr [ %434, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i70.i.i.i ]
+  %438 = getelementptr i32, ptr %437, i64 %436
+  store i32 %429, ptr %438, align 4
+  %439 = load i64, ptr %424, align 8
+  %440 = add i64 %439, 1
+  store i64 %440, ptr %424, align 8
+  %441 = add nuw nsw i32 %row.067.i.i.i.i, 1
+  %exitcond.not.i71.i.i.i = icmp eq i32 %441, %421
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %439 = getelementptr i8, ptr %0, i64 8056
-  %440 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %441 = sext i32 %440 to i64
-  %442 = getelementptr i8, ptr %0, i64 8072
-  %443 = load i64, ptr %442, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %443, %441
+  %442 = getelementptr i8, ptr %0, i64 8056
+  %443 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
+  %444 = sext i32 %443 to i64
+  %445 = getelementptr i8, ptr %0, i64 8072
+  %446 = load i64, ptr %445, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %446, %444
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
 
 merge.i33.i.i.i.i:                                ; preds = %merge.i66.i.i.i
-  %444 = shl i64 %443, 1
-  %spec.select.i.i68.i.i.i = call i64 @llvm.smax.i64(i64 %444, i64 %441)
+  %447 = shl i64 %446, 1
+  %spec.select.i.i68.i.i.i = call i64 @llvm.smax.i64(i64 %447, i64 %444)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i68.i.i.i, i64 8)
-  %445 = load ptr, ptr %439, align 8
-  %446 = shl i64 %spec.store.select.i.i.i.i.i, 3
-  %447 = call ptr @realloc(ptr %445, i64 %446)
-  %448 = icmp eq ptr %447, null
-  br i1 %448, label %then17.i.i.i, label %merge7.i.i.i.i.i
+  %448 = load ptr, ptr %442, align 8
+  %449 = shl i64 %spec.store.select.i.i.i.i.i, 3
+  %450 = call ptr @realloc(ptr %448, i64 %449)
+  %451 = icmp eq ptr %450, null
+  br i1 %451, label %then17.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
-  store ptr %447, ptr %439, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %442, align 8
+  store ptr %450, ptr %442, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %445, align 8
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %449 = getelementptr i8, ptr %0, i64 8272
-  %450 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %451 = sext i32 %450 to i64
-  %452 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %449, i64 %451)
-  br i1 %452, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
+  %452 = getelementptr i8, ptr %0, i64 8272
+  %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %454 = sext i32 %453 to i64
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %452, i64 %454)
+  br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8224
-  %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %453, i64 %455)
-  br i1 %456, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
+  %456 = getelementptr i8, ptr %0, i64 8224
+  %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %458 = sext i32 %457 to i64
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %456, i64 %458)
+  br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8200
-  %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %457, i64 %459)
-  br i1 %460, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
+  %460 = getelementptr i8, ptr %0, i64 8200
+  %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %462 = sext i32 %461 to i64
+  %463 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %460, i64 %462)
+  br i1 %463, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
-  %461 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %471, %and.lhs.true5.i.i.i.i ]
-  %462 = getelementptr i8, ptr %0, i64 8176
-  %463 = sext i32 %461 to i64
-  %464 = getelementptr i8, ptr %0, i64 8192
-  %465 = load i64, ptr %464, align 8
-  %.not.i77.i.i.i = icmp slt i64 %465, %463
+  %464 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %474, %and.lhs.true5.i.i.i.i ]
+  %465 = getelementptr i8, ptr %0, i64 8176
+  %466 = sext i32 %464 to i64
+  %467 = getelementptr i8, ptr %0, i64 8192
+  %468 = load i64, ptr %467, align 8
+  %.not.i77.i.i.i = icmp slt i64 %468, %466
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
 
 merge.i79.i.i.i:                                  ; preds = %and.lhs.true4.i.i.i.i
-  %466 = shl i64 %465, 1
-  %spec.select.i.i.i27.i = call i64 @llvm.smax.i64(i64 %466, i64 %463)
+  %469 = shl i64 %468, 1
+  %spec.select.i.i.i27.i = call i64 @llvm.smax.i64(i64 %469, i64 %466)
   %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i27.i, i64 8)
-  %467 = load ptr, ptr %462, align 8
-  %468 = shl i64 %spec.store.select.i.i.i.i, 3
-  %469 = call ptr @realloc(ptr %467, i64 %468)
-  %470 = icmp eq ptr %469, null
-  br i1 %470, label %then17.i.i.i, label %merge7.i.i.i.i
+  %470 = load ptr, ptr %465, align 8
+  %471 = shl i64 %spec.store.select.i.i.i.i, 3
+  %472 = call ptr @realloc(ptr %470, i64 %471)
+  %473 = icmp eq ptr %472, null
+  br i1 %473, label %then17.i.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
-  store ptr %469, ptr %462, align 8
-  store i64 %spec.store.select.i.i.i.i, ptr %464, align 8
+  store ptr %472, ptr %465, align 8
+  store i64 %spec.store.select.i.i.i.i, ptr %467, align 8
   br label %and.lhs.true3.i.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
-  %471 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %483, %and.lhs.true6.i.i.i.i ]
-  %472 = getelementptr i8, ptr %0, i64 8152
-  %473 = shl i32 %471, 2
-  %474 = sext i32 %473 to i64
-  %475 = getelementptr i8, ptr %0, i64 8168
-  %476 = load i64, ptr %475, align 8
-  %.not.i34.i.i.i.i = icmp slt i64 %476, %474
+  %474 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %486, %and.lhs.true6.i.i.i.i ]
+  %475 = getelementptr i8, ptr %0, i64 8152
+  %476 = shl i32 %474, 2
+  %477 = sext i32 %476 to i64
+  %478 = getelementptr i8, ptr %0, i64 8168
+  %479 = load i64, ptr %478, align 8
+  %.not.i34.i.i.i.i = icmp slt i64 %479, %477
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
 
 merge.i36.i.i.i.i:                                ; preds = %and.lhs.true5.i.i.i.i
-  %477 = shl i64 %476, 1
-  %spec.select.i37.i.i.i.i = call i64 @llvm.smax.i64(i64 %477, i64 %474)
+  %480 = shl i64 %479, 1
+  %spec.select.i37.i.i.i.i = call i64 @llvm.smax.i64(i64 %480, i64 %477)
   %spec.store.select.i38.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i37.i.i.i.i, i64 8)
-  %478 = load ptr, ptr %472, align 8
-  %479 = mul i64 %spec.store.select.i38.i.i.i.i, 472
-  %480 = call ptr @realloc(ptr %478, i64 %479)
-  %481 = icmp eq ptr %480, null
-  br i1 %481, label %then17.i.i.i, label %merge7.i39.i.i.i.i
+  %481 = load ptr, ptr %475, align 8
+  %482 = mul i64 %spec.store.select.i38.i.i.i.i, 472
+  %483 = call ptr @realloc(ptr %481, i64 %482)
+  %484 = icmp eq ptr %483, null
+  br i1 %484, label %then17.i.i.i, label %merge7.i39.i.i.i.i
 
 merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
-  store ptr %480, ptr %472, align 8
-  store i64 %spec.store.select.i38.i.i.i.i, ptr %475, align 8
+  store ptr %483, ptr %475, align 8
+  store i64 %spec.store.select.i38.i.i.i.i, ptr %478, align 8
   %.pre70.i.i.i.i = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %482 = getelementptr i8, ptr %0, i64 8128
-  %483 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %484 = sext i32 %483 to i64
-  %485 = getelementptr i8, ptr %0, i64 8144
-  %486 = load i64, ptr %485, align 8
-  %.not.i40.i.i.i.i = icmp slt i64 %486, %484
+  %485 = getelementptr i8, ptr %0, i64 8128
+  %486 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
+  %487 = sext i32 %486 to i64
+  %488 = getelementptr i8, ptr %0, i64 8144
+  %489 = load i64, ptr %488, align 8
+  %.not.i40.i.i.i.i = icmp slt i64 %489, %487
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
 
 merge.i42.i.i.i.i:                                ; preds = %and.lhs.true6.i.i.i.i
-  %487 = shl i64 %486, 1
-  %spec.select.i43.i.i.i.i = call i64 @llvm.smax.i64(i64 %487, i64 %484)
+  %490 = shl i64 %489, 1
+  %spec.select.i43.i.i.i.i = call i64 @llvm.smax.i64(i64 %490, i64 %487)
   %spec.store.select.i44.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i43.i.i.i.i, i64 8)
-  %488 = load ptr, ptr %482, align 8
-  %489 = shl i64 %spec.store.select.i44.i.i.i.i, 3
-  %490 = call ptr @realloc(ptr %488, i64 %489)
-  %491 = icmp eq ptr %490, null
-  br i1 %491, label %then17.i.i.i, label %merge7.i45.i.i.i.i
+  %491 = load ptr, ptr %485, align 8
+  %492 = shl i64 %spec.store.select.i44.i.i.i.i, 3
+  %493 = call ptr @realloc(ptr %491, i64 %492)
+  %494 = icmp eq ptr %493, null
+  br i1 %494, label %then17.i.i.i, label %merge7.i45.i.i.i.i
 
 merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
-  store ptr %490, ptr %482, align 8
-  store i64 %spec.store.select.i44.i.i.i.i, ptr %485, align 8
+  store ptr %493, ptr %485, align 8
+  store i64 %spec.store.select.i44.i.i.i.i, ptr %488, align 8
   %.pre69.i.i.i.i = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   br label %and.lhs.true5.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
-  %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %502, %and.lhs.true8.i.i.i.i ]
-  %492 = getelementptr i8, ptr %0, i64 8104
-  %493 = getelementptr i8, ptr %0, i64 8120
-  %494 = load i64, ptr %493, align 8
-  %.not.i47.i.i.i.i = icmp slt i64 %494, %.pre-phi.i.i.i.i
+  %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %505, %and.lhs.true8.i.i.i.i ]
+  %495 = getelementptr i8, ptr %0, i64 8104
+  %496 = getelementptr i8, ptr %0, i64 8120
+  %497 = load i64, ptr %496, align 8
+  %.not.i47.i.i.i.i = icmp slt i64 %497, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
 
 merge.i49.i.i.i.i:                                ; preds = %and.lhs.true7.i.i.i.i
-  %495 = shl i64 %494, 1
-  %spec.select.i50.i.i.i.i = call i64 @llvm.smax.i64(i64 %495, i64 %.pre-phi.i.i.i.i)
+  %498 = shl i64 %497, 1
+  %spec.select.i50.i.i.i.i = call i64 @llvm.smax.i64(i64 %498, i64 %.pre-phi.i.i.i.i)
   %spec.store.select.i51.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i50.i.i.i.i, i64 8)
-  %496 = load ptr, ptr %492, align 8
-  %497 = shl i64 %spec.store.select.i51.i.i.i.i, 3
-  %498 = call ptr @realloc(ptr %496, i64 %497)
-  %499 = icmp eq ptr %498, null
-  br i1 %499, label %then17.i.i.i, label %merge7.i52.i.i.i.i
+  %499 = load ptr, ptr %495, align 8
+  %500 = shl i64 %spec.store.select.i51.i.i.i.i, 3
+  %501 = call ptr @realloc(ptr %499, i64 %500)
+  %502 = icmp eq ptr %501, null
+  br i1 %502, label %then17.i.i.i, label %merge7.i52.i.i.i.i
 
 merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
-  store ptr %498, ptr %492, align 8
-  store i64 %spec.store.select.i51.i.i.i.i, ptr %493, align 8
+  store ptr %501, ptr %495, align 8
+  store i64 %spec.store.select.i51.i.i.i.i, ptr %496, align 8
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %500 = getelementptr i8, ptr %0, i64 8080
-  %501 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %502 = sext i32 %501 to i64
-  %503 = getelementptr i8, ptr %0, i64 8096
-  %504 = load i64, ptr %503, align 8
-  %.not.i54.i.i.i.i = icmp slt i64 %504, %502
+  %503 = getelementptr i8, ptr %0, i64 8080
+  %504 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %505 = sext i32 %504 to i64
+  %506 = getelementptr i8, ptr %0, i64 8096
+  %507 = load i64, ptr %506, align 8
+  %.not.i54.i.i.i.i = icmp slt i64 %507, %505
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %and.lhs.true8.i.i.i.i
-  %505 = shl i64 %504, 1
-  %spec.select.i57.i.i.i.i = call i64 @llvm.smax.i64(i64 %505, i64 %502)
+  %508 = shl i64 %507, 1
+  %spec.select.i57.i.i.i.i = call i64 @llvm.smax.i64(i64 %508, i64 %505)
   %spec.store.select.i58.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i57.i.i.i.i, i64 8)
-  %506 = load ptr, ptr %500, align 8
-  %507 = shl i64 %spec.store.select.i58.i.i.i.i, 3
-  %508 = call ptr @realloc(ptr %506, i64 %507)
-  %509 = icmp eq ptr %508, null
-  br i1 %509, label %then17.i.i.i, label %merge7.i59.i.i.i.i
+  %509 = load ptr, ptr %503, align 8
+  %510 = shl i64 %spec.store.select.i58.i.i.i.i, 3
+  %511 = call ptr @realloc(ptr %509, i64 %510)
+  %512 = icmp eq ptr %511, null
+  br i1 %512, label %then17.i.i.i, label %merge7.i59.i.i.i.i
 
 merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
-  store ptr %508, ptr %500, align 8
-  store i64 %spec.store.select.i58.i.i.i.i, ptr %503, align 8
+  store ptr %511, ptr %503, align 8
+  store i64 %spec.store.select.i58.i.i.i.i, ptr %506, align 8
   %.pre68.i.i.i.i = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %.pre71.i.i.i.i = sext i32 %.pre68.i.i.i.i to i64
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %510 = getelementptr i8, ptr %0, i64 8296
-  %511 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %512 = sext i32 %511 to i64
-  %513 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %510, i64 %512)
-  br i1 %513, label %merge2.i, label %then17.i.i.i
+  %513 = getelementptr i8, ptr %0, i64 8296
+  %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %515 = sext i32 %514 to i64
+  %516 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %513, i64 %515)
+  br i1 %516, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
   %.not56.i.i.i = icmp eq ptr %1, null
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %514 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", i32 %230)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
-  %515 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %515, i64 1023)
-  %516 = icmp sgt i64 %515, 0
-  br i1 %516, label %then2.i.i75.i.i.i, label %"$printable.clean.exit76.i.i.i"
+  %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
+  %519 = icmp sgt i64 %518, 0
+  br i1 %519, label %then2.i.i75.i.i.i, label %"$printable.clean.exit76.i.i.i"
 
 then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i74.i.i.i, i1 false)
   br label %"$printable.clean.exit76.i.i.i"
 
 "$printable.clean.exit76.i.i.i":                  ; preds = %then2.i.i75.i.i.i, %then21.i.i.i
-  %517 = getelementptr i8, ptr %raw.i73.i.i.i, i64 %spec.select.i.i74.i.i.i
-  store i8 0, ptr %517, align 1
-  %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i)
-  %519 = ptrtoint ptr %raw.i73.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %519, i64 %518)
+  %520 = getelementptr i8, ptr %raw.i73.i.i.i, i64 %spec.select.i.i74.i.i.i
+  store i8 0, ptr %520, align 1
+  %521 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i)
+  %522 = ptrtoint ptr %raw.i73.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %522, i64 %521)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 "$Loop.init_scheduler.exit.thread.i":             ; preds = %"$printable.clean.exit76.i.i.i", %then17.i.i.i, %"$printable.clean.exit39.i.i.i.i", %then5.i60.i.i.i, %"$printable.clean.exit.i64.i.i.i", %then.i62.i.i.i, %"$printable.clean.exit74.i.i.i.i", %then5.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i
   %common.ret.op.i.i.ph.i = phi i32 [ 3, %then.i62.i.i.i ], [ 3, %"$printable.clean.exit.i64.i.i.i" ], [ 6, %then5.i60.i.i.i ], [ 6, %"$printable.clean.exit39.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 3, %then5.i.i.i.i ], [ 3, %"$printable.clean.exit74.i.i.i.i" ], [ 3, %"$printable.clean.exit76.i.i.i" ], [ 3, %then17.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 630, ptr nonnull %chosen.sroa.16.i.i)
+  call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
   br label %common.ret
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  call void @llvm.lifetime.end.p0(i64 630, ptr nonnull %chosen.sroa.16.i.i)
-  %520 = getelementptr i8, ptr %0, i64 10240
-  %521 = getelementptr i8, ptr %0, i64 8392
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %520, ptr noundef nonnull align 8 dereferenceable(64) %521, i64 64, i1 false)
-  %522 = load i32, ptr %259, align 4
-  %523 = getelementptr i8, ptr %0, i64 10304
-  store i32 %522, ptr %523, align 4
-  %524 = getelementptr i8, ptr %0, i64 10308
-  %525 = load <2 x i32>, ptr %321, align 4
-  store <2 x i32> %525, ptr %524, align 4
-  %526 = getelementptr i8, ptr %0, i64 7852
-  %527 = load i32, ptr %526, align 4
-  %528 = getelementptr i8, ptr %0, i64 10316
-  store i32 %527, ptr %528, align 4
-  %529 = getelementptr i8, ptr %0, i64 7888
-  %530 = load i64, ptr %529, align 8
-  %531 = getelementptr i8, ptr %0, i64 10320
-  store i64 %530, ptr %531, align 8
-  %532 = getelementptr i8, ptr %0, i64 8064
+  call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
+  %523 = getelementptr i8, ptr %0, i64 10240
+  %524 = getelementptr i8, ptr %0, i64 8392
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %523, ptr noundef nonnull align 8 dereferenceable(64) %524, i64 64, i1 false)
+  %525 = load i32, ptr %262, align 4
+  %526 = getelementptr i8, ptr %0, i64 10304
+  store i32 %525, ptr %526, align 4
+  %527 = getelementptr i8, ptr %0, i64 10308
+  %528 = load <2 x i32>, ptr %324, align 4
+  store <2 x i32> %528, ptr %527, align 4
+  %529 = getelementptr i8, ptr %0, i64 7852
+  %530 = load i32, ptr %529, align 4
+  %531 = getelementptr i8, ptr %0, i64 10316
+  store i32 %530, ptr %531, align 4
+  %532 = getelementptr i8, ptr %0, i64 7888
   %533 = load i64, ptr %532, align 8
-  %534 = trunc i64 %533 to i32
-  %535 = getelementptr i8, ptr %0, i64 10328
-  store i32 %534, ptr %535, align 4
-  %536 = getelementptr i8, ptr %0, i64 8088
-  %537 = load i64, ptr %536, align 8
-  %538 = trunc i64 %537 to i32
-  %539 = getelementptr i8, ptr %0, i64 10332
-  store i32 %538, ptr %539, align 4
-  %540 = getelementptr i8, ptr %0, i64 8376
-  %541 = load i32, ptr %540, align 4
-  %542 = getelementptr i8, ptr %0, i64 10336
+  %534 = getelementptr i8, ptr %0, i64 10320
+  store i64 %533, ptr %534, align 8
+  %535 = getelementptr i8, ptr %0, i64 8064
+  %536 = load i64, ptr %535, align 8
+  %537 = trunc i64 %536 to i32
+  %538 = getelementptr i8, ptr %0, i64 10328
+  store i32 %537, ptr %538, align 4
+  %539 = getelementptr i8, ptr %0, i64 8088
+  %540 = load i64, ptr %539, align 8
+  %541 = trunc i64 %540 to i32
+  %542 = getelementptr i8, ptr %0, i64 10332
   store i32 %541, ptr %542, align 4
-  %543 = getelementptr i8, ptr %0, i64 10376
-  %544 = getelementptr i8, ptr %0, i64 10344
-  %545 = load <4 x i64>, ptr %543, align 8
-  store <4 x i64> %545, ptr %544, align 8
+  %543 = getelementptr i8, ptr %0, i64 8376
+  %544 = load i32, ptr %543, align 4
+  %545 = getelementptr i8, ptr %0, i64 10336
+  store i32 %544, ptr %545, align 4
+  %546 = getelementptr i8, ptr %0, i64 10376
+  %547 = getelementptr i8, ptr %0, i64 10344
+  %548 = load <4 x i64>, ptr %546, align 8
+  store <4 x i64> %548, ptr %547, align 8
   br label %common.ret
 }
 
@@ -64632,6 +64659,7 @@ whilebody.lr.ph:                                  ; preds = %condition.preheader
   %43 = getelementptr i8, ptr %0, i64 1952
   %44 = getelementptr i8, ptr %0, i64 2004
   %45 = getelementptr i8, ptr %0, i64 1944
+  %46 = getelementptr i8, ptr %1, i64 379
   br label %whilebody
 
 common.ret:                                       ; preds = %"$Loop.prefill_one_chunk.exit", %condition.preheader, %"$printable.clean.exit.i.i", %"$first_not_finite.exit.i.i", %"$Loop.run_step.exit.i", %entry
@@ -64639,43 +64667,43 @@ common.ret:                                       ; preds = %"$Loop.prefill_one_
   ret i32 %common.ret.op
 
 whilebody:                                        ; preds = %whilebody.lr.ph, %"$Loop.prefill_one_chunk.exit"
-  %46 = phi i32 [ %13, %whilebody.lr.ph ], [ %90, %"$Loop.prefill_one_chunk.exit" ]
-  %47 = phi i32 [ %11, %whilebody.lr.ph ], [ %190, %"$Loop.prefill_one_chunk.exit" ]
+  %47 = phi i32 [ %13, %whilebody.lr.ph ], [ %91, %"$Loop.prefill_one_chunk.exit" ]
+  %48 = phi i32 [ %11, %whilebody.lr.ph ], [ %191, %"$Loop.prefill_one_chunk.exit" ]
   %.val2.i27 = phi i32 [ %.val2.i25, %whilebody.lr.ph ], [ %.val2.i, %"$Loop.prefill_one_chunk.exit" ]
-  %48 = add i32 %.val2.i27, %47
-  %49 = sub i32 %48, %46
-  %50 = load i32, ptr %16, align 4
-  %51 = tail call i32 @llvm.smin.i32(i32 %49, i32 %50)
-  %52 = load i32, ptr %17, align 4
-  %53 = icmp sgt i32 %52, 0
-  %54 = tail call i32 @llvm.smin.i32(i32 %51, i32 %52)
-  %count.0.i.i = select i1 %53, i32 %54, i32 %51
+  %49 = add i32 %.val2.i27, %48
+  %50 = sub i32 %49, %47
+  %51 = load i32, ptr %16, align 4
+  %52 = tail call i32 @llvm.smin.i32(i32 %50, i32 %51)
+  %53 = load i32, ptr %17, align 4
+  %54 = icmp sgt i32 %53, 0
+  %55 = tail call i32 @llvm.smin.i32(i32 %52, i32 %53)
+  %count.0.i.i = select i1 %54, i32 %55, i32 %52
   br i1 %2, label %then2.i.i, label %"$Loop.prefill_chunk_size.exit.i"
 
 then2.i.i:                                        ; preds = %whilebody
-  %55 = load i32, ptr %18, align 4
-  %56 = tail call i32 @llvm.smin.i32(i32 %count.0.i.i, i32 %55)
+  %56 = load i32, ptr %18, align 4
+  %57 = tail call i32 @llvm.smin.i32(i32 %count.0.i.i, i32 %56)
   br label %"$Loop.prefill_chunk_size.exit.i"
 
 "$Loop.prefill_chunk_size.exit.i":                ; preds = %then2.i.i, %whilebody
-  %count.1.i.i = phi i32 [ %56, %then2.i.i ], [ %count.0.i.i, %whilebody ]
+  %count.1.i.i = phi i32 [ %57, %then2.i.i ], [ %count.0.i.i, %whilebody ]
   store ptr null, ptr %20, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %19, i8 0, i64 44, i1 false)
-  %57 = load ptr, ptr %21, align 8
-  store i32 0, ptr %57, align 4
-  %58 = load ptr, ptr %22, align 8
+  %58 = load ptr, ptr %21, align 8
   store i32 0, ptr %58, align 4
-  %59 = load i32, ptr %23, align 4
-  %60 = load ptr, ptr %24, align 8
-  %61 = load i32, ptr %25, align 4
+  %59 = load ptr, ptr %22, align 8
+  store i32 0, ptr %59, align 4
+  %60 = load i32, ptr %23, align 4
+  %61 = load ptr, ptr %24, align 8
+  %62 = load i32, ptr %25, align 4
   %.val.i.i = load i32, ptr %26, align 4
   %.val29.i.i = load ptr, ptr %27, align 8
-  %62 = sext i32 %59 to i64
-  %63 = sext i32 %.val.i.i to i64
-  %64 = mul nsw i64 %63, %62
-  %65 = getelementptr i32, ptr %.val29.i.i, i64 %64
-  %66 = icmp sgt i32 %count.1.i.i, 0
-  br i1 %66, label %forbody.lr.ph.i.i, label %"$StepPlan.add_segment.exit.i"
+  %63 = sext i32 %60 to i64
+  %64 = sext i32 %.val.i.i to i64
+  %65 = mul nsw i64 %64, %63
+  %66 = getelementptr i32, ptr %.val29.i.i, i64 %65
+  %67 = icmp sgt i32 %count.1.i.i, 0
+  br i1 %67, label %forbody.lr.ph.i.i, label %"$StepPlan.add_segment.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %"$Loop.prefill_chunk_size.exit.i"
   %wide.trip.count.i.i = zext nneg i32 %count.1.i.i to i64
@@ -64683,241 +64711,242 @@ forbody.lr.ph.i.i:                                ; preds = %"$Loop.prefill_chun
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %forbody.i.i ]
-  %67 = load i32, ptr %19, align 4
-  %68 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %69 = add i32 %67, %68
-  %70 = add i32 %46, %68
-  %71 = sext i32 %70 to i64
-  %72 = getelementptr i32, ptr %60, i64 %71
-  %73 = load i32, ptr %72, align 4
-  %74 = load ptr, ptr %28, align 8
-  %75 = sext i32 %69 to i64
-  %76 = getelementptr i32, ptr %74, i64 %75
-  store i32 %73, ptr %76, align 4
-  %77 = load ptr, ptr %29, align 8
-  %78 = getelementptr i32, ptr %77, i64 %75
-  store i32 %70, ptr %78, align 4
-  %79 = sdiv i32 %70, %61
-  %80 = sext i32 %79 to i64
-  %81 = getelementptr i32, ptr %65, i64 %80
-  %82 = load i32, ptr %81, align 4
-  %83 = mul i32 %82, %61
-  %84 = srem i32 %70, %61
-  %85 = add i32 %83, %84
-  %86 = load ptr, ptr %30, align 8
-  %87 = getelementptr i32, ptr %86, i64 %75
-  store i32 %85, ptr %87, align 4
+  %68 = load i32, ptr %19, align 4
+  %69 = trunc nuw nsw i64 %indvars.iv.i.i to i32
+  %70 = add i32 %68, %69
+  %71 = add i32 %47, %69
+  %72 = sext i32 %71 to i64
+  %73 = getelementptr i32, ptr %61, i64 %72
+  %74 = load i32, ptr %73, align 4
+  %75 = load ptr, ptr %28, align 8
+  %76 = sext i32 %70 to i64
+  %77 = getelementptr i32, ptr %75, i64 %76
+  store i32 %74, ptr %77, align 4
+  %78 = load ptr, ptr %29, align 8
+  %79 = getelementptr i32, ptr %78, i64 %76
+  store i32 %71, ptr %79, align 4
+  %80 = sdiv i32 %71, %62
+  %81 = sext i32 %80 to i64
+  %82 = getelementptr i32, ptr %66, i64 %81
+  %83 = load i32, ptr %82, align 4
+  %84 = mul i32 %83, %62
+  %85 = srem i32 %71, %62
+  %86 = add i32 %84, %85
+  %87 = load ptr, ptr %30, align 8
+  %88 = getelementptr i32, ptr %87, i64 %76
+  store i32 %86, ptr %88, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
   br i1 %exitcond.not.i.i, label %"$StepPlan.add_segment.exit.i", label %forbody.i.i
 
 "$StepPlan.add_segment.exit.i":                   ; preds = %forbody.i.i, %"$Loop.prefill_chunk_size.exit.i"
-  %88 = load i32, ptr %19, align 4
-  %89 = add i32 %88, %count.1.i.i
-  store i32 %89, ptr %19, align 4
-  %90 = add i32 %count.1.i.i, %46
-  %91 = load ptr, ptr %31, align 8
-  %92 = load i32, ptr %32, align 4
-  %93 = sext i32 %92 to i64
-  %94 = getelementptr i32, ptr %91, i64 %93
-  store i32 %90, ptr %94, align 4
-  %95 = load ptr, ptr %33, align 8
-  %96 = load i32, ptr %32, align 4
-  %97 = sext i32 %96 to i64
-  %98 = getelementptr i32, ptr %95, i64 %97
-  store i32 %59, ptr %98, align 4
-  %99 = load i32, ptr %32, align 4
-  %100 = add i32 %99, 1
-  store i32 %100, ptr %32, align 4
-  %101 = load i32, ptr %19, align 4
-  %102 = load ptr, ptr %21, align 8
-  %103 = sext i32 %100 to i64
-  %104 = getelementptr i32, ptr %102, i64 %103
-  store i32 %101, ptr %104, align 4
+  %89 = load i32, ptr %19, align 4
+  %90 = add i32 %89, %count.1.i.i
+  store i32 %90, ptr %19, align 4
+  %91 = add i32 %count.1.i.i, %47
+  %92 = load ptr, ptr %31, align 8
+  %93 = load i32, ptr %32, align 4
+  %94 = sext i32 %93 to i64
+  %95 = getelementptr i32, ptr %92, i64 %94
+  store i32 %91, ptr %95, align 4
+  %96 = load ptr, ptr %33, align 8
+  %97 = load i32, ptr %32, align 4
+  %98 = sext i32 %97 to i64
+  %99 = getelementptr i32, ptr %96, i64 %98
+  store i32 %60, ptr %99, align 4
+  %100 = load i32, ptr %32, align 4
+  %101 = add i32 %100, 1
+  store i32 %101, ptr %32, align 4
+  %102 = load i32, ptr %19, align 4
+  %103 = load ptr, ptr %21, align 8
+  %104 = sext i32 %101 to i64
+  %105 = getelementptr i32, ptr %103, i64 %104
+  store i32 %102, ptr %105, align 4
   br i1 %brmerge.not.i, label %forcond.preheader.i, label %else.i
 
 forcond.preheader.i:                              ; preds = %"$StepPlan.add_segment.exit.i"
-  br i1 %66, label %forbody.lr.ph.i, label %merge1.i
+  br i1 %67, label %forbody.lr.ph.i, label %merge1.i
 
 forbody.lr.ph.i:                                  ; preds = %forcond.preheader.i
   %.pre.i = load i32, ptr %34, align 4
   %xtraiter = and i32 %count.1.i.i, 3
-  %105 = icmp ult i32 %count.1.i.i, 4
-  br i1 %105, label %merge1.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.new
+  %106 = icmp ult i32 %count.1.i.i, 4
+  br i1 %106, label %merge1.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.new
 
 forbody.lr.ph.i.new:                              ; preds = %forbody.lr.ph.i
   %unroll_iter = and i32 %count.1.i.i, 2147483644
   br label %forbody.i
 
 forbody.i:                                        ; preds = %forbody.i, %forbody.lr.ph.i.new
-  %106 = phi i32 [ %.pre.i, %forbody.lr.ph.i.new ], [ %125, %forbody.i ]
-  %row.054.i = phi i32 [ 0, %forbody.lr.ph.i.new ], [ %126, %forbody.i ]
+  %107 = phi i32 [ %.pre.i, %forbody.lr.ph.i.new ], [ %126, %forbody.i ]
+  %row.055.i = phi i32 [ 0, %forbody.lr.ph.i.new ], [ %127, %forbody.i ]
   %niter = phi i32 [ 0, %forbody.lr.ph.i.new ], [ %niter.next.3, %forbody.i ]
-  %107 = load ptr, ptr %35, align 8
-  %108 = sext i32 %106 to i64
-  %109 = getelementptr i32, ptr %107, i64 %108
-  store i32 %row.054.i, ptr %109, align 4
-  %110 = add i32 %106, 1
-  store i32 %110, ptr %34, align 4
-  %111 = or disjoint i32 %row.054.i, 1
-  %112 = load ptr, ptr %35, align 8
-  %113 = sext i32 %110 to i64
-  %114 = getelementptr i32, ptr %112, i64 %113
-  store i32 %111, ptr %114, align 4
-  %115 = add i32 %106, 2
-  store i32 %115, ptr %34, align 4
-  %116 = or disjoint i32 %row.054.i, 2
-  %117 = load ptr, ptr %35, align 8
-  %118 = sext i32 %115 to i64
-  %119 = getelementptr i32, ptr %117, i64 %118
-  store i32 %116, ptr %119, align 4
-  %120 = add i32 %106, 3
-  store i32 %120, ptr %34, align 4
-  %121 = or disjoint i32 %row.054.i, 3
-  %122 = load ptr, ptr %35, align 8
-  %123 = sext i32 %120 to i64
-  %124 = getelementptr i32, ptr %122, i64 %123
-  store i32 %121, ptr %124, align 4
-  %125 = add i32 %106, 4
-  store i32 %125, ptr %34, align 4
-  %126 = add nuw nsw i32 %row.054.i, 4
+  %108 = load ptr, ptr %35, align 8
+  %109 = sext i32 %107 to i64
+  %110 = getelementptr i32, ptr %108, i64 %109
+  store i32 %row.055.i, ptr %110, align 4
+  %111 = add i32 %107, 1
+  store i32 %111, ptr %34, align 4
+  %112 = or disjoint i32 %row.055.i, 1
+  %113 = load ptr, ptr %35, align 8
+  %114 = sext i32 %111 to i64
+  %115 = getelementptr i32, ptr %113, i64 %114
+  store i32 %112, ptr %115, align 4
+  %116 = add i32 %107, 2
+  store i32 %116, ptr %34, align 4
+  %117 = or disjoint i32 %row.055.i, 2
+  %118 = load ptr, ptr %35, align 8
+  %119 = sext i32 %116 to i64
+  %120 = getelementptr i32, ptr %118, i64 %119
+  store i32 %117, ptr %120, align 4
+  %121 = add i32 %107, 3
+  store i32 %121, ptr %34, align 4
+  %122 = or disjoint i32 %row.055.i, 3
+  %123 = load ptr, ptr %35, align 8
+  %124 = sext i32 %121 to i64
+  %125 = getelementptr i32, ptr %123, i64 %124
+  store i32 %122, ptr %125, align 4
+  %126 = add i32 %107, 4
+  store i32 %126, ptr %34, align 4
+  %127 = add nuw nsw i32 %row.055.i, 4
   %niter.next.3 = add i32 %niter, 4
   %niter.ncmp.3 = icmp eq i32 %niter.next.3, %unroll_iter
   br i1 %niter.ncmp.3, label %merge1.i.loopexit.unr-lcssa, label %forbody.i
 
 merge1.i.loopexit.unr-lcssa:                      ; preds = %forbody.i, %forbody.lr.ph.i
-  %.unr = phi i32 [ %.pre.i, %forbody.lr.ph.i ], [ %125, %forbody.i ]
-  %row.054.i.unr = phi i32 [ 0, %forbody.lr.ph.i ], [ %126, %forbody.i ]
+  %.unr = phi i32 [ %.pre.i, %forbody.lr.ph.i ], [ %126, %forbody.i ]
+  %row.055.i.unr = phi i32 [ 0, %forbody.lr.ph.i ], [ %127, %forbody.i ]
   %lcmp.mod.not = icmp eq i32 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge1.i, label %forbody.i.epil
 
 forbody.i.epil:                                   ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil
-  %127 = phi i32 [ %131, %forbody.i.epil ], [ %.unr, %merge1.i.loopexit.unr-lcssa ]
-  %row.054.i.epil = phi i32 [ %132, %forbody.i.epil ], [ %row.054.i.unr, %merge1.i.loopexit.unr-lcssa ]
+  %128 = phi i32 [ %132, %forbody.i.epil ], [ %.unr, %merge1.i.loopexit.unr-lcssa ]
+  %row.055.i.epil = phi i32 [ %133, %forbody.i.epil ], [ %row.055.i.unr, %merge1.i.loopexit.unr-lcssa ]
   %epil.iter = phi i32 [ %epil.iter.next, %forbody.i.epil ], [ 0, %merge1.i.loopexit.unr-lcssa ]
-  %128 = load ptr, ptr %35, align 8
-  %129 = sext i32 %127 to i64
-  %130 = getelementptr i32, ptr %128, i64 %129
-  store i32 %row.054.i.epil, ptr %130, align 4
-  %131 = add i32 %127, 1
-  store i32 %131, ptr %34, align 4
-  %132 = add nuw nsw i32 %row.054.i.epil, 1
+  %129 = load ptr, ptr %35, align 8
+  %130 = sext i32 %128 to i64
+  %131 = getelementptr i32, ptr %129, i64 %130
+  store i32 %row.055.i.epil, ptr %131, align 4
+  %132 = add i32 %128, 1
+  store i32 %132, ptr %34, align 4
+  %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !142
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
-  %133 = sext i32 %46 to i64
-  %134 = load i32, ptr %36, align 4
-  %135 = sext i32 %134 to i64
-  %136 = mul nsw i64 %135, %133
-  %137 = getelementptr float, ptr %3, i64 %136
+  %134 = sext i32 %47 to i64
+  %135 = load i32, ptr %36, align 4
+  %136 = sext i32 %135 to i64
+  %137 = mul nsw i64 %136, %134
+  %138 = getelementptr float, ptr %3, i64 %137
   br label %merge.sink.split.i
 
 else.i:                                           ; preds = %"$StepPlan.add_segment.exit.i"
   br i1 %.not.i, label %and.lhs.true4.i, label %merge.i
 
 then2.i:                                          ; preds = %and.lhs.true4.i
-  %138 = add i32 %count.1.i.i, -1
-  %139 = load i32, ptr %34, align 4
-  %140 = load ptr, ptr %35, align 8
-  %141 = sext i32 %139 to i64
-  %142 = getelementptr i32, ptr %140, i64 %141
-  store i32 %138, ptr %142, align 4
-  %143 = add i32 %139, 1
-  store i32 %143, ptr %34, align 4
+  %139 = add i32 %count.1.i.i, -1
+  %140 = load i32, ptr %34, align 4
+  %141 = load ptr, ptr %35, align 8
+  %142 = sext i32 %140 to i64
+  %143 = getelementptr i32, ptr %141, i64 %142
+  store i32 %139, ptr %143, align 4
+  %144 = add i32 %140, 1
+  store i32 %144, ptr %34, align 4
   br label %merge.sink.split.i
 
 merge.sink.split.i:                               ; preds = %then2.i, %merge1.i
-  %.sink.i = phi ptr [ %3, %then2.i ], [ %137, %merge1.i ]
+  %.sink.i = phi ptr [ %3, %then2.i ], [ %138, %merge1.i ]
   store ptr %.sink.i, ptr %20, align 8
   br label %merge.i
 
 merge.i:                                          ; preds = %and.lhs.true4.i, %merge.sink.split.i, %else.i
-  %144 = load i32, ptr %37, align 4
-  %145 = load i32, ptr %38, align 4
-  %146 = icmp slt i32 %144, %145
-  br i1 %146, label %then.i.i.i, label %"$Scheduler.write_table_range.exit.i.i"
+  %145 = load i32, ptr %37, align 4
+  %146 = load i32, ptr %38, align 4
+  %147 = icmp slt i32 %145, %146
+  br i1 %147, label %then.i.i.i, label %"$Scheduler.write_table_range.exit.i.i"
 
 then.i.i.i:                                       ; preds = %merge.i
-  %147 = load ptr, ptr %39, align 8
-  %148 = getelementptr i8, ptr %147, i64 36
-  store i32 %144, ptr %148, align 4
-  %149 = load i32, ptr %38, align 4
-  %150 = load ptr, ptr %39, align 8
-  %151 = getelementptr i8, ptr %150, i64 40
-  store i32 %149, ptr %151, align 4
+  %148 = load ptr, ptr %39, align 8
+  %149 = getelementptr i8, ptr %148, i64 36
+  store i32 %145, ptr %149, align 4
+  %150 = load i32, ptr %38, align 4
+  %151 = load ptr, ptr %39, align 8
+  %152 = getelementptr i8, ptr %151, i64 40
+  store i32 %150, ptr %152, align 4
   br label %"$Scheduler.write_table_range.exit.i.i"
 
 "$Scheduler.write_table_range.exit.i.i":          ; preds = %then.i.i.i, %merge.i
-  %152 = load ptr, ptr %0, align 8
-  %153 = tail call fastcc i32 @"$RankGroup.launch"(ptr %152, ptr nonnull %19, ptr %4)
-  %.not.i.i.i = icmp eq i32 %153, 0
+  %153 = load ptr, ptr %0, align 8
+  %154 = tail call fastcc i32 @"$RankGroup.launch"(ptr %153, ptr nonnull %19, ptr %4)
+  %.not.i.i.i = icmp eq i32 %154, 0
   br i1 %.not.i.i.i, label %"$RankGroup.step.exit.i.i", label %then.i.i
 
 "$RankGroup.step.exit.i.i":                       ; preds = %"$Scheduler.write_table_range.exit.i.i"
-  %154 = tail call fastcc i32 @"$RankGroup.land"(ptr %152, ptr %40, ptr %4)
-  %.not.i.i = icmp eq i32 %154, 0
+  %155 = tail call fastcc i32 @"$RankGroup.land"(ptr %153, ptr %40, ptr %4)
+  %.not.i.i = icmp eq i32 %155, 0
   br i1 %.not.i.i, label %merge5.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$RankGroup.step.exit.i.i", %"$Scheduler.write_table_range.exit.i.i"
-  %common.ret.op.i26.i.i = phi i32 [ %154, %"$RankGroup.step.exit.i.i" ], [ %153, %"$Scheduler.write_table_range.exit.i.i" ]
+  %common.ret.op.i26.i.i = phi i32 [ %155, %"$RankGroup.step.exit.i.i" ], [ %154, %"$Scheduler.write_table_range.exit.i.i" ]
   %.not23.i.i = icmp eq ptr %4, null
-  br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i45.i
+  br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
-then2.i45.i:                                      ; preds = %then.i.i
-  %155 = getelementptr i8, ptr %0, i64 2606
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %155, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
+then2.i46.i:                                      ; preds = %then.i.i
+  %156 = getelementptr i8, ptr %0, i64 2606
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %156, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
-"$Loop.run_step.exit.i":                          ; preds = %then2.i45.i, %then.i.i
+"$Loop.run_step.exit.i":                          ; preds = %then2.i46.i, %then.i.i
   tail call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   br label %common.ret
 
 and.lhs.true4.i:                                  ; preds = %else.i
-  %156 = load i32, ptr %5, align 4
-  %157 = icmp eq i32 %90, %156
-  br i1 %157, label %then2.i, label %merge.i
+  %157 = load i32, ptr %5, align 4
+  %158 = icmp eq i32 %91, %157
+  br i1 %158, label %then2.i, label %merge.i
 
 merge5.i:                                         ; preds = %"$RankGroup.step.exit.i.i"
-  %158 = load i32, ptr %42, align 4
-  store i32 %158, ptr %37, align 4
+  %159 = load i32, ptr %42, align 4
+  store i32 %159, ptr %37, align 4
   store i32 0, ptr %38, align 4
-  %159 = load i64, ptr %41, align 8
-  %160 = add i64 %159, 1
-  store i64 %160, ptr %41, align 8
-  %161 = load i64, ptr %43, align 8
-  %162 = load i32, ptr %44, align 4
-  %163 = sext i32 %162 to i64
-  %164 = add i64 %161, %163
-  store i64 %164, ptr %43, align 8
-  %165 = load i64, ptr %45, align 8
-  %166 = load i32, ptr %19, align 4
-  %167 = sext i32 %166 to i64
-  %168 = sub i64 %165, %163
-  %169 = add i64 %168, %167
-  store i64 %169, ptr %45, align 8
-  store i32 %90, ptr %10, align 4
-  %170 = load i32, ptr %34, align 4
-  %171 = load ptr, ptr %20, align 8
+  %160 = load i64, ptr %41, align 8
+  %161 = add i64 %160, 1
+  store i64 %161, ptr %41, align 8
+  %162 = load i64, ptr %43, align 8
+  %163 = load i32, ptr %44, align 4
+  %164 = sext i32 %163 to i64
+  %165 = add i64 %162, %164
+  store i64 %165, ptr %43, align 8
+  %166 = load i64, ptr %45, align 8
+  %167 = load i32, ptr %19, align 4
+  %168 = sext i32 %167 to i64
+  %169 = sub i64 %166, %164
+  %170 = add i64 %169, %168
+  store i64 %170, ptr %45, align 8
+  store i32 %91, ptr %10, align 4
+  store i8 1, ptr %46, align 1
+  %171 = load i32, ptr %34, align 4
+  %172 = load ptr, ptr %20, align 8
   %.val.i17 = load i32, ptr %36, align 4
-  %172 = icmp sgt i32 %170, 0
-  br i1 %172, label %forbody.lr.ph.i.i.i, label %"$Loop.prefill_one_chunk.exit"
+  %173 = icmp sgt i32 %171, 0
+  br i1 %173, label %forbody.lr.ph.i.i.i, label %"$Loop.prefill_one_chunk.exit"
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge5.i
-  %173 = sext i32 %.val.i17 to i64
-  %174 = icmp sgt i32 %.val.i17, 0
-  br i1 %174, label %forbody.us.preheader.i.i.i, label %"$Loop.prefill_one_chunk.exit"
+  %174 = sext i32 %.val.i17 to i64
+  %175 = icmp sgt i32 %.val.i17, 0
+  br i1 %175, label %forbody.us.preheader.i.i.i, label %"$Loop.prefill_one_chunk.exit"
 
 forbody.us.preheader.i.i.i:                       ; preds = %forbody.lr.ph.i.i.i
-  %wide.trip.count22.i.i.i = zext nneg i32 %170 to i64
+  %wide.trip.count22.i.i.i = zext nneg i32 %171 to i64
   %wide.trip.count.i.i.i = zext nneg i32 %.val.i17 to i64
   br label %forbody.us.i.i.i
 
 forbody.us.i.i.i:                                 ; preds = %forcond1.merge3_crit_edge.us.i.i.i, %forbody.us.preheader.i.i.i
   %indvars.iv19.i.i.i = phi i64 [ 0, %forbody.us.preheader.i.i.i ], [ %indvars.iv.next20.i.i.i, %forcond1.merge3_crit_edge.us.i.i.i ]
-  %175 = mul nuw nsw i64 %indvars.iv19.i.i.i, %173
-  %176 = getelementptr float, ptr %171, i64 %175
+  %176 = mul nuw nsw i64 %indvars.iv19.i.i.i, %174
+  %177 = getelementptr float, ptr %172, i64 %176
   br label %forbody2.us.i.i.i
 
 forcond1.us.i.i.i:                                ; preds = %forbody2.us.i.i.i
@@ -64927,11 +64956,11 @@ forcond1.us.i.i.i:                                ; preds = %forbody2.us.i.i.i
 
 forbody2.us.i.i.i:                                ; preds = %forcond1.us.i.i.i, %forbody.us.i.i.i
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.us.i.i.i ], [ %indvars.iv.next.i.i.i, %forcond1.us.i.i.i ]
-  %177 = getelementptr float, ptr %176, i64 %indvars.iv.i.i.i
-  %178 = load float, ptr %177, align 4
-  %179 = fsub float %178, %178
-  %180 = fcmp oeq float %179, 0.000000e+00
-  br i1 %180, label %forcond1.us.i.i.i, label %"$first_not_finite.exit.i.i"
+  %178 = getelementptr float, ptr %177, i64 %indvars.iv.i.i.i
+  %179 = load float, ptr %178, align 4
+  %180 = fsub float %179, %179
+  %181 = fcmp oeq float %180, 0.000000e+00
+  br i1 %181, label %forcond1.us.i.i.i, label %"$first_not_finite.exit.i.i"
 
 forcond1.merge3_crit_edge.us.i.i.i:               ; preds = %forcond1.us.i.i.i
   %indvars.iv.next20.i.i.i = add nuw nsw i64 %indvars.iv19.i.i.i, 1
@@ -64939,47 +64968,47 @@ forcond1.merge3_crit_edge.us.i.i.i:               ; preds = %forcond1.us.i.i.i
   br i1 %exitcond23.not.i.i.i, label %"$Loop.prefill_one_chunk.exit", label %forbody.us.i.i.i
 
 "$first_not_finite.exit.i.i":                     ; preds = %forbody2.us.i.i.i
-  %.not.i47.i = icmp eq ptr %4, null
-  br i1 %.not.i47.i, label %common.ret, label %then2.i48.i
+  %.not.i48.i = icmp eq ptr %4, null
+  br i1 %.not.i48.i, label %common.ret, label %then2.i49.i
 
-then2.i48.i:                                      ; preds = %"$first_not_finite.exit.i.i"
-  %181 = sub i32 %90, %170
-  %182 = trunc nuw nsw i64 %indvars.iv19.i.i.i to i32
-  %183 = add i32 %181, %182
-  %184 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.54", i32 %183)
+then2.i49.i:                                      ; preds = %"$first_not_finite.exit.i.i"
+  %182 = sub i32 %91, %171
+  %183 = trunc nuw nsw i64 %indvars.iv19.i.i.i to i32
+  %184 = add i32 %182, %183
+  %185 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.54", i32 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %185 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
-  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %185, i64 1023)
-  %186 = icmp sgt i64 %185, 0
-  br i1 %186, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %186 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %186, i64 1023)
+  %187 = icmp sgt i64 %186, 0
+  br i1 %187, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
-then2.i.i.i.i:                                    ; preds = %then2.i48.i
+then2.i.i.i.i:                                    ; preds = %then2.i49.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %4, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i48.i
-  %187 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %187, align 1
-  %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %189 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %189, i64 %188)
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i49.i
+  %188 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %188, align 1
+  %189 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %190 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %190, i64 %189)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %common.ret
 
 "$Loop.prefill_one_chunk.exit":                   ; preds = %forcond1.merge3_crit_edge.us.i.i.i, %merge5.i, %forbody.lr.ph.i.i.i
   %.val.i = load i64, ptr %8, align 8
   %.val2.i = load i32, ptr %9, align 4
-  %190 = trunc i64 %.val.i to i32
-  %191 = add i32 %.val2.i, %190
-  %192 = sub i32 %191, %90
-  %193 = icmp sgt i32 %192, 0
-  br i1 %193, label %whilebody, label %common.ret
+  %191 = trunc i64 %.val.i to i32
+  %192 = add i32 %.val2.i, %191
+  %193 = sub i32 %192, %91
+  %194 = icmp sgt i32 %193, 0
+  br i1 %194, label %whilebody, label %common.ret
 }
 
 define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) local_unnamed_addr {
 entry:
   %raw.i42.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i115.i.i = alloca [1024 x i8], align 1
+  %raw.i.i116.i.i = alloca [1024 x i8], align 1
   %args.i19.i.i.i.i = alloca %104, align 8
   %args.i.i.i.i.i = alloca %104, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
@@ -65327,7 +65356,7 @@ forbody.lr.ph.i.i.new:                            ; preds = %forbody.lr.ph.i.i
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i.new
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
-  %missing.0156.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.new ], [ %154, %forbody.i.i ]
+  %missing.0157.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.new ], [ %154, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %niter.next.1, %forbody.i.i ]
   %131 = getelementptr ptr, ptr %44, i64 %indvars.iv.i.i
   %132 = load ptr, ptr %131, align 8
@@ -65341,7 +65370,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %139 = trunc i64 %.val90.i.i to i32
   %140 = sub i32 %138, %139
   %141 = call i32 @llvm.smax.i32(i32 %140, i32 0)
-  %142 = add i32 %141, %missing.0156.i.i
+  %142 = add i32 %141, %missing.0157.i.i
   %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %143 = getelementptr ptr, ptr %44, i64 %indvars.iv.next.i.i
   %144 = load ptr, ptr %143, align 8
@@ -65364,7 +65393,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
 merge10.i.i.unr-lcssa:                            ; preds = %forbody.i.i, %forbody.lr.ph.i.i
   %.lcssa100.ph = phi i32 [ poison, %forbody.lr.ph.i.i ], [ %154, %forbody.i.i ]
   %indvars.iv.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
-  %missing.0156.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %154, %forbody.i.i ]
+  %missing.0157.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %154, %forbody.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge10.i.i, label %forbody.i.i.epil
 
@@ -65381,7 +65410,7 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
   %163 = trunc i64 %.val90.i.i.epil to i32
   %164 = sub i32 %162, %163
   %165 = call i32 @llvm.smax.i32(i32 %164, i32 0)
-  %166 = add i32 %165, %missing.0156.i.i.unr
+  %166 = add i32 %165, %missing.0157.i.i.unr
   br label %merge10.i.i
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
@@ -65465,7 +65494,7 @@ forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader
   %211 = getelementptr i8, ptr %28, i64 8468
   %212 = getelementptr i8, ptr %28, i64 8460
   %213 = getelementptr i8, ptr %28, i64 7176
-  %wide.trip.count.i103.i.i = zext nneg i32 %1 to i64
+  %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
   %214 = getelementptr i8, ptr %28, i64 8368
   %215 = getelementptr i8, ptr %28, i64 8372
   %216 = getelementptr i8, ptr %28, i64 8048
@@ -65476,14 +65505,14 @@ forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader
   %221 = getelementptr i8, ptr %28, i64 8400
   %222 = getelementptr i8, ptr %28, i64 8768
   %223 = getelementptr i8, ptr %28, i64 8760
-  %wide.trip.count179.i.i = zext nneg i32 %4 to i64
+  %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
 forbody18.i.i:                                    ; preds = %merge21.i.i, %forbody18.lr.ph.i.i
-  %indvars.iv171.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next172.i.i, %merge21.i.i ]
-  %224 = getelementptr ptr, ptr %44, i64 %indvars.iv171.i.i
+  %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
+  %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %125, ptr %3, i64 %indvars.iv171.i.i
+  %226 = getelementptr %125, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -65563,304 +65592,416 @@ merge.i.i.i.i53:                                  ; preds = %then2.i100.i.i
   br i1 %.not89.i.i, label %merge21.i.i, label %"$Loop.run_batch_decode.exit"
 
 merge21.i.i:                                      ; preds = %"$Loop.prepare_batch_state.exit.i.i", %merge.i.i.i.i53, %"$Sequence.has_penalties.exit.i.i.i"
-  %indvars.iv.next172.i.i = add nuw nsw i64 %indvars.iv171.i.i, 1
-  %exitcond175.not.i.i = icmp eq i64 %indvars.iv.next172.i.i, %wide.trip.count.i.i.i
-  br i1 %exitcond175.not.i.i, label %forcond25.preheader.i.i, label %forbody18.i.i
+  %indvars.iv.next173.i.i = add nuw nsw i64 %indvars.iv172.i.i, 1
+  %exitcond176.not.i.i = icmp eq i64 %indvars.iv.next173.i.i, %wide.trip.count.i.i.i
+  br i1 %exitcond176.not.i.i, label %forcond25.preheader.i.i, label %forbody18.i.i
 
 forbody26.i.i:                                    ; preds = %merge34.i.i, %forbody26.lr.ph.i.i
-  %indvars.iv176.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next177.i.i, %merge34.i.i ]
+  %indvars.iv177.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next178.i.i, %merge34.i.i ]
   store ptr null, ptr %198, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %197, i8 0, i64 44, i1 false)
   %260 = load ptr, ptr %199, align 8
   store i32 0, ptr %260, align 4
   %261 = load ptr, ptr %200, align 8
   store i32 0, ptr %261, align 4
-  br i1 %45, label %forbody.i104.i.i, label %"$Loop.write_batch_step.exit.i.i"
+  br i1 %45, label %forbody.i103.i.i, label %"$Loop.write_batch_step.exit.i.i"
 
-forbody.i104.i.i:                                 ; preds = %forbody26.i.i, %forbody.i104.i.i
-  %indvars.iv.i105.i.i = phi i64 [ %indvars.iv.next.i106.i.i, %forbody.i104.i.i ], [ 0, %forbody26.i.i ]
-  %262 = getelementptr ptr, ptr %44, i64 %indvars.iv.i105.i.i
+forbody.i103.i.i:                                 ; preds = %forbody26.i.i, %merge1.i.i.i
+  %indvars.iv.i104.i.i = phi i64 [ %indvars.iv.next.i106.i.i, %merge1.i.i.i ], [ 0, %forbody26.i.i ]
+  %262 = getelementptr ptr, ptr %44, i64 %indvars.iv.i104.i.i
   %263 = load ptr, ptr %262, align 8
-  %264 = getelementptr i8, ptr %263, i64 72
-  %265 = load i32, ptr %264, align 4
-  %266 = getelementptr i8, ptr %263, i64 16
-  %267 = getelementptr i8, ptr %263, i64 24
-  %268 = load i64, ptr %267, align 8
-  %269 = trunc i64 %268 to i32
-  %270 = add i32 %269, -1
-  %271 = load ptr, ptr %266, align 8
-  %272 = load i32, ptr %201, align 4
-  %273 = load ptr, ptr %202, align 8
-  %274 = load i32, ptr %197, align 4
-  %275 = sext i32 %274 to i64
-  %276 = getelementptr i32, ptr %273, i64 %275
-  store i32 -1, ptr %276, align 4
-  %.val.i.i.i.i.i = load i32, ptr %203, align 4
+  %264 = getelementptr i8, ptr %263, i64 24
+  %.val.i.i.i.i.i = load i64, ptr %264, align 8
+  %265 = getelementptr i8, ptr %263, i64 56
+  %.val2.i.i.i.i.i = load i32, ptr %265, align 4
+  %266 = trunc i64 %.val.i.i.i.i.i to i32
+  %267 = add i32 %.val2.i.i.i.i.i, %266
+  %268 = getelementptr i8, ptr %263, i64 52
+  %269 = load i32, ptr %268, align 4
+  %270 = icmp eq i32 %267, %269
+  br i1 %270, label %"$runs_prefill_row.exit.i.i.i", label %then.i105.i.i
+
+"$runs_prefill_row.exit.i.i.i":                   ; preds = %forbody.i103.i.i
+  %271 = getelementptr i8, ptr %263, i64 379
+  %272 = load i8, ptr %271, align 1
+  %273 = trunc i8 %272 to i1
+  br i1 %273, label %merge1.i.i.i, label %then.i105.i.i
+
+then.i105.i.i:                                    ; preds = %"$runs_prefill_row.exit.i.i.i", %forbody.i103.i.i
+  %274 = getelementptr i8, ptr %263, i64 16
+  %275 = add i64 %.val.i.i.i.i.i, -1
+  %276 = getelementptr i8, ptr %263, i64 72
+  %277 = load i32, ptr %276, align 4
+  %278 = trunc i64 %275 to i32
+  %279 = load ptr, ptr %274, align 8
+  %280 = load i32, ptr %201, align 4
+  %281 = load ptr, ptr %202, align 8
+  %282 = load i32, ptr %197, align 4
+  %283 = sext i32 %282 to i64
+  %284 = getelementptr i32, ptr %281, i64 %283
+  store i32 -1, ptr %284, align 4
+  %.val.i.i.i.i.i.i = load i32, ptr %203, align 4
+  %.val29.i.i.i.i.i.i = load ptr, ptr %204, align 8
+  %285 = sext i32 %277 to i64
+  %286 = sext i32 %.val.i.i.i.i.i.i to i64
+  %287 = mul nsw i64 %286, %285
+  %288 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %287
+  %289 = load i32, ptr %197, align 4
+  %sext.i.i.i.i = shl i64 %275, 32
+  %290 = ashr exact i64 %sext.i.i.i.i, 30
+  %291 = getelementptr i8, ptr %279, i64 %290
+  %292 = load i32, ptr %291, align 4
+  %293 = load ptr, ptr %205, align 8
+  %294 = sext i32 %289 to i64
+  %295 = getelementptr i32, ptr %293, i64 %294
+  store i32 %292, ptr %295, align 4
+  %296 = load ptr, ptr %206, align 8
+  %297 = getelementptr i32, ptr %296, i64 %294
+  store i32 %278, ptr %297, align 4
+  %298 = sdiv i32 %278, %280
+  %299 = sext i32 %298 to i64
+  %300 = getelementptr i32, ptr %288, i64 %299
+  %301 = load i32, ptr %300, align 4
+  %302 = mul i32 %301, %280
+  %303 = srem i32 %278, %280
+  %304 = add i32 %302, %303
+  %305 = load ptr, ptr %207, align 8
+  %306 = getelementptr i32, ptr %305, i64 %294
+  store i32 %304, ptr %306, align 4
+  %307 = load i32, ptr %197, align 4
+  %308 = add i32 %307, 1
+  store i32 %308, ptr %197, align 4
+  %309 = add i32 %278, 1
+  %310 = load ptr, ptr %208, align 8
+  %311 = load i32, ptr %209, align 4
+  %312 = sext i32 %311 to i64
+  %313 = getelementptr i32, ptr %310, i64 %312
+  store i32 %309, ptr %313, align 4
+  %314 = load ptr, ptr %210, align 8
+  %315 = load i32, ptr %209, align 4
+  %316 = sext i32 %315 to i64
+  %317 = getelementptr i32, ptr %314, i64 %316
+  store i32 %277, ptr %317, align 4
+  %318 = load i32, ptr %209, align 4
+  %319 = add i32 %318, 1
+  store i32 %319, ptr %209, align 4
+  %320 = load i32, ptr %197, align 4
+  %321 = load ptr, ptr %199, align 8
+  %322 = sext i32 %319 to i64
+  %323 = getelementptr i32, ptr %321, i64 %322
+  store i32 %320, ptr %323, align 4
+  %324 = load i32, ptr %211, align 4
+  %325 = add i32 %324, 1
+  store i32 %325, ptr %211, align 4
+  %326 = load i32, ptr %212, align 4
+  %327 = add i32 %326, 1
+  store i32 %327, ptr %212, align 4
+  %328 = getelementptr i8, ptr %263, i64 379
+  store i8 0, ptr %328, align 1
+  %329 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %263)
+  %330 = getelementptr i8, ptr %263, i64 380
+  store i32 %329, ptr %330, align 4
+  br label %merge1.i.i.i
+
+merge1.i.i.i:                                     ; preds = %then.i105.i.i, %"$runs_prefill_row.exit.i.i.i"
+  %indvars.iv.next.i106.i.i = add nuw nsw i64 %indvars.iv.i104.i.i, 1
+  %exitcond.not.i107.i.i = icmp eq i64 %indvars.iv.next.i106.i.i, %wide.trip.count.i102.i.i
+  br i1 %exitcond.not.i107.i.i, label %forbody4.i.i.i, label %forbody.i103.i.i
+
+forbody4.i.i.i:                                   ; preds = %merge1.i.i.i, %merge6.i.i.i
+  %indvars.iv27.i.i.i = phi i64 [ %indvars.iv.next28.i.i.i, %merge6.i.i.i ], [ 0, %merge1.i.i.i ]
+  %331 = getelementptr ptr, ptr %44, i64 %indvars.iv27.i.i.i
+  %332 = load ptr, ptr %331, align 8
+  %333 = getelementptr i8, ptr %332, i64 24
+  %.val.i.i19.i.i.i = load i64, ptr %333, align 8
+  %334 = getelementptr i8, ptr %332, i64 56
+  %.val2.i.i20.i.i.i = load i32, ptr %334, align 4
+  %335 = trunc i64 %.val.i.i19.i.i.i to i32
+  %336 = add i32 %.val2.i.i20.i.i.i, %335
+  %337 = getelementptr i8, ptr %332, i64 52
+  %338 = load i32, ptr %337, align 4
+  %339 = icmp eq i32 %336, %338
+  br i1 %339, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
+
+"$runs_prefill_row.exit22.i.i.i":                 ; preds = %forbody4.i.i.i
+  %340 = getelementptr i8, ptr %332, i64 379
+  %341 = load i8, ptr %340, align 1
+  %342 = trunc i8 %341 to i1
+  br i1 %342, label %then7.i.i.i, label %merge6.i.i.i
+
+then7.i.i.i:                                      ; preds = %"$runs_prefill_row.exit22.i.i.i"
+  %343 = getelementptr i8, ptr %332, i64 16
+  %344 = add i64 %.val.i.i19.i.i.i, -1
+  %345 = getelementptr i8, ptr %332, i64 72
+  %346 = load i32, ptr %345, align 4
+  %347 = trunc i64 %344 to i32
+  %348 = load ptr, ptr %343, align 8
+  %349 = load i32, ptr %201, align 4
+  %.val.i.i23.i.i.i = load i32, ptr %203, align 4
   %.val29.i.i.i.i.i = load ptr, ptr %204, align 8
-  %277 = sext i32 %265 to i64
-  %278 = sext i32 %.val.i.i.i.i.i to i64
-  %279 = mul nsw i64 %278, %277
-  %280 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %279
-  %281 = load i32, ptr %197, align 4
-  %282 = sext i32 %270 to i64
-  %283 = getelementptr i32, ptr %271, i64 %282
-  %284 = load i32, ptr %283, align 4
-  %285 = load ptr, ptr %205, align 8
-  %286 = sext i32 %281 to i64
-  %287 = getelementptr i32, ptr %285, i64 %286
-  store i32 %284, ptr %287, align 4
-  %288 = load ptr, ptr %206, align 8
-  %289 = getelementptr i32, ptr %288, i64 %286
-  store i32 %270, ptr %289, align 4
-  %290 = sdiv i32 %270, %272
-  %291 = sext i32 %290 to i64
-  %292 = getelementptr i32, ptr %280, i64 %291
-  %293 = load i32, ptr %292, align 4
-  %294 = mul i32 %293, %272
-  %295 = srem i32 %270, %272
-  %296 = add i32 %294, %295
-  %297 = load ptr, ptr %207, align 8
-  %298 = getelementptr i32, ptr %297, i64 %286
-  store i32 %296, ptr %298, align 4
-  %299 = load i32, ptr %197, align 4
-  %300 = add i32 %299, 1
-  store i32 %300, ptr %197, align 4
-  %301 = load ptr, ptr %208, align 8
-  %302 = load i32, ptr %209, align 4
-  %303 = sext i32 %302 to i64
-  %304 = getelementptr i32, ptr %301, i64 %303
-  store i32 %269, ptr %304, align 4
-  %305 = load ptr, ptr %210, align 8
-  %306 = load i32, ptr %209, align 4
-  %307 = sext i32 %306 to i64
-  %308 = getelementptr i32, ptr %305, i64 %307
-  store i32 %265, ptr %308, align 4
-  %309 = load i32, ptr %209, align 4
-  %310 = add i32 %309, 1
-  store i32 %310, ptr %209, align 4
-  %311 = load i32, ptr %197, align 4
-  %312 = load ptr, ptr %199, align 8
-  %313 = sext i32 %310 to i64
-  %314 = getelementptr i32, ptr %312, i64 %313
-  store i32 %311, ptr %314, align 4
-  %315 = load i32, ptr %211, align 4
-  %316 = add i32 %315, 1
-  store i32 %316, ptr %211, align 4
-  %317 = load i32, ptr %212, align 4
-  %318 = add i32 %317, 1
-  store i32 %318, ptr %212, align 4
-  %319 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr %263)
-  %320 = getelementptr i8, ptr %263, i64 380
-  store i32 %319, ptr %320, align 4
-  %indvars.iv.next.i106.i.i = add nuw nsw i64 %indvars.iv.i105.i.i, 1
-  %exitcond.not.i107.i.i = icmp eq i64 %indvars.iv.next.i106.i.i, %wide.trip.count.i103.i.i
-  br i1 %exitcond.not.i107.i.i, label %"$Loop.write_batch_step.exit.i.i", label %forbody.i104.i.i
+  %350 = sext i32 %346 to i64
+  %351 = sext i32 %.val.i.i23.i.i.i to i64
+  %352 = mul nsw i64 %351, %350
+  %353 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %352
+  %354 = load i32, ptr %197, align 4
+  %sext13.i.i.i.i = shl i64 %344, 32
+  %355 = ashr exact i64 %sext13.i.i.i.i, 30
+  %356 = getelementptr i8, ptr %348, i64 %355
+  %357 = load i32, ptr %356, align 4
+  %358 = load ptr, ptr %205, align 8
+  %359 = sext i32 %354 to i64
+  %360 = getelementptr i32, ptr %358, i64 %359
+  store i32 %357, ptr %360, align 4
+  %361 = load ptr, ptr %206, align 8
+  %362 = getelementptr i32, ptr %361, i64 %359
+  store i32 %347, ptr %362, align 4
+  %363 = sdiv i32 %347, %349
+  %364 = sext i32 %363 to i64
+  %365 = getelementptr i32, ptr %353, i64 %364
+  %366 = load i32, ptr %365, align 4
+  %367 = mul i32 %366, %349
+  %368 = srem i32 %347, %349
+  %369 = add i32 %367, %368
+  %370 = load ptr, ptr %207, align 8
+  %371 = getelementptr i32, ptr %370, i64 %359
+  store i32 %369, ptr %371, align 4
+  %372 = load i32, ptr %197, align 4
+  %373 = add i32 %372, 1
+  store i32 %373, ptr %197, align 4
+  %374 = add i32 %347, 1
+  %375 = load ptr, ptr %208, align 8
+  %376 = load i32, ptr %209, align 4
+  %377 = sext i32 %376 to i64
+  %378 = getelementptr i32, ptr %375, i64 %377
+  store i32 %374, ptr %378, align 4
+  %379 = load ptr, ptr %210, align 8
+  %380 = load i32, ptr %209, align 4
+  %381 = sext i32 %380 to i64
+  %382 = getelementptr i32, ptr %379, i64 %381
+  store i32 %346, ptr %382, align 4
+  %383 = load i32, ptr %209, align 4
+  %384 = add i32 %383, 1
+  store i32 %384, ptr %209, align 4
+  %385 = load i32, ptr %197, align 4
+  %386 = load ptr, ptr %199, align 8
+  %387 = sext i32 %384 to i64
+  %388 = getelementptr i32, ptr %386, i64 %387
+  store i32 %385, ptr %388, align 4
+  %389 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %332)
+  %390 = getelementptr i8, ptr %332, i64 380
+  store i32 %389, ptr %390, align 4
+  br label %merge6.i.i.i
 
-"$Loop.write_batch_step.exit.i.i":                ; preds = %forbody.i104.i.i, %forbody26.i.i
-  %321 = load i32, ptr %214, align 4
-  %322 = load i32, ptr %215, align 4
-  %323 = icmp slt i32 %321, %322
-  br i1 %323, label %then.i.i114.i.i, label %"$Scheduler.write_table_range.exit.i.i.i"
+merge6.i.i.i:                                     ; preds = %then7.i.i.i, %"$runs_prefill_row.exit22.i.i.i", %forbody4.i.i.i
+  %indvars.iv.next28.i.i.i = add nuw nsw i64 %indvars.iv27.i.i.i, 1
+  %exitcond31.not.i.i.i = icmp eq i64 %indvars.iv.next28.i.i.i, %wide.trip.count.i102.i.i
+  br i1 %exitcond31.not.i.i.i, label %"$Loop.write_batch_step.exit.i.i", label %forbody4.i.i.i
 
-then.i.i114.i.i:                                  ; preds = %"$Loop.write_batch_step.exit.i.i"
-  %324 = load ptr, ptr %216, align 8
-  %325 = getelementptr i8, ptr %324, i64 36
-  store i32 %321, ptr %325, align 4
-  %326 = load i32, ptr %215, align 4
-  %327 = load ptr, ptr %216, align 8
-  %328 = getelementptr i8, ptr %327, i64 40
-  store i32 %326, ptr %328, align 4
+"$Loop.write_batch_step.exit.i.i":                ; preds = %merge6.i.i.i, %forbody26.i.i
+  %391 = load i32, ptr %214, align 4
+  %392 = load i32, ptr %215, align 4
+  %393 = icmp slt i32 %391, %392
+  br i1 %393, label %then.i.i115.i.i, label %"$Scheduler.write_table_range.exit.i.i.i"
+
+then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_step.exit.i.i"
+  %394 = load ptr, ptr %216, align 8
+  %395 = getelementptr i8, ptr %394, i64 36
+  store i32 %391, ptr %395, align 4
+  %396 = load i32, ptr %215, align 4
+  %397 = load ptr, ptr %216, align 8
+  %398 = getelementptr i8, ptr %397, i64 40
+  store i32 %396, ptr %398, align 4
   br label %"$Scheduler.write_table_range.exit.i.i.i"
 
-"$Scheduler.write_table_range.exit.i.i.i":        ; preds = %then.i.i114.i.i, %"$Loop.write_batch_step.exit.i.i"
-  %329 = load ptr, ptr %39, align 8
-  %330 = call fastcc i32 @"$RankGroup.launch"(ptr %329, ptr %197, ptr nonnull %spec.select.i)
-  %.not.i.i108.i.i = icmp eq i32 %330, 0
+"$Scheduler.write_table_range.exit.i.i.i":        ; preds = %then.i.i115.i.i, %"$Loop.write_batch_step.exit.i.i"
+  %399 = load ptr, ptr %39, align 8
+  %400 = call fastcc i32 @"$RankGroup.launch"(ptr %399, ptr %197, ptr nonnull %spec.select.i)
+  %.not.i.i108.i.i = icmp eq i32 %400, 0
   br i1 %.not.i.i108.i.i, label %"$RankGroup.step.exit.i.i.i", label %then.i109.i.i
 
 "$RankGroup.step.exit.i.i.i":                     ; preds = %"$Scheduler.write_table_range.exit.i.i.i"
-  %331 = call fastcc i32 @"$RankGroup.land"(ptr %329, ptr %217, ptr nonnull %spec.select.i)
-  %.not.i112.i.i = icmp eq i32 %331, 0
-  br i1 %.not.i112.i.i, label %merge29.i.i, label %then.i109.i.i
+  %401 = call fastcc i32 @"$RankGroup.land"(ptr %399, ptr %217, ptr nonnull %spec.select.i)
+  %.not.i113.i.i = icmp eq i32 %401, 0
+  br i1 %.not.i113.i.i, label %merge29.i.i, label %then.i109.i.i
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
-  %common.ret.op.i26.i.i.i = phi i32 [ %331, %"$RankGroup.step.exit.i.i.i" ], [ %330, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %332 = getelementptr i8, ptr %28, i64 9062
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %332, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
+  %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
+  %402 = getelementptr i8, ptr %28, i64 9062
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge29.i.i:                                      ; preds = %"$RankGroup.step.exit.i.i.i"
-  %333 = load i32, ptr %219, align 4
-  store i32 %333, ptr %214, align 4
+  %403 = load i32, ptr %219, align 4
+  store i32 %403, ptr %214, align 4
   store i32 0, ptr %215, align 4
-  %334 = load i64, ptr %218, align 8
-  %335 = add i64 %334, 1
-  store i64 %335, ptr %218, align 8
-  %336 = load i64, ptr %220, align 8
-  %337 = load i32, ptr %212, align 4
-  %338 = sext i32 %337 to i64
-  %339 = add i64 %336, %338
-  store i64 %339, ptr %220, align 8
-  %340 = load i64, ptr %221, align 8
-  %341 = load i32, ptr %197, align 4
-  %342 = sext i32 %341 to i64
-  %343 = sub i64 %340, %338
-  %344 = add i64 %343, %342
-  store i64 %344, ptr %221, align 8
-  %345 = mul nsw i64 %indvars.iv176.i.i, %41
-  %346 = getelementptr i32, ptr %5, i64 %345
-  br i1 %45, label %forbody.i119.i.i, label %merge34.i.i
+  %404 = load i64, ptr %218, align 8
+  %405 = add i64 %404, 1
+  store i64 %405, ptr %218, align 8
+  %406 = load i64, ptr %220, align 8
+  %407 = load i32, ptr %212, align 4
+  %408 = sext i32 %407 to i64
+  %409 = add i64 %406, %408
+  store i64 %409, ptr %220, align 8
+  %410 = load i64, ptr %221, align 8
+  %411 = load i32, ptr %197, align 4
+  %412 = sext i32 %411 to i64
+  %413 = sub i64 %410, %408
+  %414 = add i64 %413, %412
+  store i64 %414, ptr %221, align 8
+  %415 = mul nsw i64 %indvars.iv177.i.i, %41
+  %416 = getelementptr i32, ptr %5, i64 %415
+  br i1 %45, label %forbody.i120.i.i, label %merge34.i.i
 
-forbody.i119.i.i:                                 ; preds = %merge29.i.i, %merge1.i121.i.i
-  %indvars.iv.i120.i.i = phi i64 [ %indvars.iv.next.i122.i.i, %merge1.i121.i.i ], [ 0, %merge29.i.i ]
-  %347 = getelementptr ptr, ptr %44, i64 %indvars.iv.i120.i.i
-  %348 = load ptr, ptr %347, align 8
-  %349 = getelementptr i8, ptr %348, i64 24
-  %350 = load i64, ptr %349, align 8
-  %351 = trunc i64 %350 to i32
-  %352 = getelementptr i8, ptr %348, i64 52
-  store i32 %351, ptr %352, align 4
-  %353 = load ptr, ptr %222, align 8
-  %354 = getelementptr i8, ptr %348, i64 380
-  %355 = load i32, ptr %354, align 4
-  %356 = sext i32 %355 to i64
-  %357 = getelementptr i32, ptr %353, i64 %356
-  %358 = load i32, ptr %357, align 4
-  %359 = icmp eq i32 %358, 0
-  br i1 %359, label %then.i126.i.i, label %else.i.i.i
+forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge1.i122.i.i
+  %indvars.iv.i121.i.i = phi i64 [ %indvars.iv.next.i123.i.i, %merge1.i122.i.i ], [ 0, %merge29.i.i ]
+  %417 = getelementptr ptr, ptr %44, i64 %indvars.iv.i121.i.i
+  %418 = load ptr, ptr %417, align 8
+  %419 = getelementptr i8, ptr %418, i64 24
+  %420 = load i64, ptr %419, align 8
+  %421 = trunc i64 %420 to i32
+  %422 = getelementptr i8, ptr %418, i64 52
+  store i32 %421, ptr %422, align 4
+  %423 = load ptr, ptr %222, align 8
+  %424 = getelementptr i8, ptr %418, i64 380
+  %425 = load i32, ptr %424, align 4
+  %426 = sext i32 %425 to i64
+  %427 = getelementptr i32, ptr %423, i64 %426
+  %428 = load i32, ptr %427, align 4
+  %429 = icmp eq i32 %428, 0
+  br i1 %429, label %then.i127.i.i, label %else.i.i.i
 
-then.i126.i.i:                                    ; preds = %forbody.i119.i.i
-  %360 = trunc nuw nsw i64 %indvars.iv.i120.i.i to i32
-  %361 = add i64 %350, -1
-  %362 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.735", i32 %360, i64 %361)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i115.i.i)
-  %363 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i.i128.i.i = call i64 @llvm.smin.i64(i64 %363, i64 1023)
-  %364 = icmp sgt i64 %363, 0
-  br i1 %364, label %then2.i.i.i130.i.i, label %"$printable.clean.exit.i129.i.i"
+then.i127.i.i:                                    ; preds = %forbody.i120.i.i
+  %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
+  %431 = add i64 %420, -1
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.735", i32 %430, i64 %431)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
+  %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
+  %434 = icmp sgt i64 %433, 0
+  br i1 %434, label %then2.i.i.i131.i.i, label %"$printable.clean.exit.i130.i.i"
 
-then2.i.i.i130.i.i:                               ; preds = %then.i126.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i115.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i128.i.i, i1 false)
-  br label %"$printable.clean.exit.i129.i.i"
+then2.i.i.i131.i.i:                               ; preds = %then.i127.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i116.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i129.i.i, i1 false)
+  br label %"$printable.clean.exit.i130.i.i"
 
-"$printable.clean.exit.i129.i.i":                 ; preds = %then2.i.i.i130.i.i, %then.i126.i.i
-  %365 = getelementptr i8, ptr %raw.i.i115.i.i, i64 %spec.select.i.i.i128.i.i
-  store i8 0, ptr %365, align 1
-  %366 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i115.i.i)
-  %367 = ptrtoint ptr %raw.i.i115.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %367, i64 %366)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i115.i.i)
+"$printable.clean.exit.i130.i.i":                 ; preds = %then2.i.i.i131.i.i, %then.i127.i.i
+  %435 = getelementptr i8, ptr %raw.i.i116.i.i, i64 %spec.select.i.i.i129.i.i
+  store i8 0, ptr %435, align 1
+  %436 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i116.i.i)
+  %437 = ptrtoint ptr %raw.i.i116.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %437, i64 %436)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
-else.i.i.i:                                       ; preds = %forbody.i119.i.i
-  %368 = load ptr, ptr %223, align 8
-  %369 = getelementptr i32, ptr %368, i64 %356
-  %370 = load i32, ptr %369, align 4
-  %371 = icmp slt i32 %370, 0
-  br i1 %371, label %then5.i.i.i, label %merge1.i121.i.i
+else.i.i.i:                                       ; preds = %forbody.i120.i.i
+  %438 = load ptr, ptr %223, align 8
+  %439 = getelementptr i32, ptr %438, i64 %426
+  %440 = load i32, ptr %439, align 4
+  %441 = icmp slt i32 %440, 0
+  br i1 %441, label %then5.i.i.i, label %merge1.i122.i.i
 
 then5.i.i.i:                                      ; preds = %else.i.i.i
-  %372 = trunc nuw nsw i64 %indvars.iv.i120.i.i to i32
-  %373 = add i64 %350, -1
-  %374 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.736", i32 %372, i64 %373)
+  %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
+  %443 = add i64 %420, -1
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.736", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
-  %375 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %375, i64 1023)
-  %376 = icmp sgt i64 %375, 0
-  br i1 %376, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
+  %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
+  %446 = icmp sgt i64 %445, 0
+  br i1 %446, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
 
 then2.i.i44.i.i.i:                                ; preds = %then5.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i42.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i43.i.i.i, i1 false)
   br label %"$printable.clean.exit45.i.i.i"
 
 "$printable.clean.exit45.i.i.i":                  ; preds = %then2.i.i44.i.i.i, %then5.i.i.i
-  %377 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
-  store i8 0, ptr %377, align 1
-  %378 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
-  %379 = ptrtoint ptr %raw.i42.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %379, i64 %378)
+  %447 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
+  store i8 0, ptr %447, align 1
+  %448 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
+  %449 = ptrtoint ptr %raw.i42.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %449, i64 %448)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
-merge1.i121.i.i:                                  ; preds = %else.i.i.i
-  %indvars.iv.next.i122.i.i = add nuw nsw i64 %indvars.iv.i120.i.i, 1
-  %exitcond.not.i123.i.i = icmp eq i64 %indvars.iv.next.i122.i.i, %wide.trip.count.i103.i.i
-  br i1 %exitcond.not.i123.i.i, label %forbody14.i.i.i, label %forbody.i119.i.i
+merge1.i122.i.i:                                  ; preds = %else.i.i.i
+  %indvars.iv.next.i123.i.i = add nuw nsw i64 %indvars.iv.i121.i.i, 1
+  %exitcond.not.i124.i.i = icmp eq i64 %indvars.iv.next.i123.i.i, %wide.trip.count.i102.i.i
+  br i1 %exitcond.not.i124.i.i, label %forbody14.i.i.i, label %forbody.i120.i.i
 
-forbody14.i.i.i:                                  ; preds = %merge1.i121.i.i, %"$Vector.push.exit.i.i.i"
-  %indvars.iv57.i.i.i = phi i64 [ %indvars.iv.next58.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i121.i.i ]
-  %380 = load ptr, ptr %223, align 8
-  %381 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
-  %382 = load ptr, ptr %381, align 8
-  %383 = getelementptr i8, ptr %382, i64 380
-  %384 = load i32, ptr %383, align 4
-  %385 = sext i32 %384 to i64
-  %386 = getelementptr i32, ptr %380, i64 %385
-  %387 = load i32, ptr %386, align 4
-  %388 = getelementptr i32, ptr %346, i64 %indvars.iv57.i.i.i
-  store i32 %387, ptr %388, align 4
-  %389 = getelementptr i8, ptr %382, i64 16
-  %390 = getelementptr i8, ptr %382, i64 24
-  %391 = load i64, ptr %390, align 8
-  %392 = add i64 %391, 1
-  %393 = getelementptr i8, ptr %382, i64 32
-  %394 = load i64, ptr %393, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %394, %392
-  %.pre.i.i.i.i = load ptr, ptr %389, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %merge.i.i124.i.i
+forbody14.i.i.i:                                  ; preds = %merge1.i122.i.i, %"$Vector.push.exit.i.i.i"
+  %indvars.iv57.i.i.i = phi i64 [ %indvars.iv.next58.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i122.i.i ]
+  %450 = load ptr, ptr %223, align 8
+  %451 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
+  %452 = load ptr, ptr %451, align 8
+  %453 = getelementptr i8, ptr %452, i64 380
+  %454 = load i32, ptr %453, align 4
+  %455 = sext i32 %454 to i64
+  %456 = getelementptr i32, ptr %450, i64 %455
+  %457 = load i32, ptr %456, align 4
+  %458 = getelementptr i32, ptr %416, i64 %indvars.iv57.i.i.i
+  store i32 %457, ptr %458, align 4
+  %459 = getelementptr i8, ptr %452, i64 16
+  %460 = getelementptr i8, ptr %452, i64 24
+  %461 = load i64, ptr %460, align 8
+  %462 = add i64 %461, 1
+  %463 = getelementptr i8, ptr %452, i64 32
+  %464 = load i64, ptr %463, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %464, %462
+  %.pre.i.i.i.i = load ptr, ptr %459, align 8
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %merge.i.i125.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody14.i.i.i
-  %395 = shl i64 %394, 1
-  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %395, i64 %392)
+  %465 = shl i64 %464, 1
+  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %465, i64 %462)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i46.i.i.i, i64 8)
-  %396 = shl i64 %spec.store.select.i.i.i.i.i, 2
-  %397 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %396)
-  %398 = icmp eq ptr %397, null
-  br i1 %398, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
+  %466 = shl i64 %spec.store.select.i.i.i.i.i, 2
+  %467 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %466)
+  %468 = icmp eq ptr %467, null
+  br i1 %468, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %397, ptr %389, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %393, align 8
-  %.pre10.i.i.i.i = load i64, ptr %390, align 8
-  br label %merge.i.i124.i.i
+  store ptr %467, ptr %459, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %463, align 8
+  %.pre10.i.i.i.i = load i64, ptr %460, align 8
+  br label %merge.i.i125.i.i
 
-merge.i.i124.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody14.i.i.i
-  %399 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %391, %forbody14.i.i.i ]
-  %400 = phi ptr [ %397, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
-  %401 = getelementptr i32, ptr %400, i64 %399
-  store i32 %387, ptr %401, align 4
-  %402 = load i64, ptr %390, align 8
-  %403 = add i64 %402, 1
-  store i64 %403, ptr %390, align 8
+merge.i.i125.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody14.i.i.i
+  %469 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %461, %forbody14.i.i.i ]
+  %470 = phi ptr [ %467, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
+  %471 = getelementptr i32, ptr %470, i64 %469
+  store i32 %457, ptr %471, align 4
+  %472 = load i64, ptr %460, align 8
+  %473 = add i64 %472, 1
+  store i64 %473, ptr %460, align 8
   br label %"$Vector.push.exit.i.i.i"
 
-"$Vector.push.exit.i.i.i":                        ; preds = %merge.i.i124.i.i, %merge.i.i.i.i.i
+"$Vector.push.exit.i.i.i":                        ; preds = %merge.i.i125.i.i, %merge.i.i.i.i.i
   %indvars.iv.next58.i.i.i = add nuw nsw i64 %indvars.iv57.i.i.i, 1
-  %exitcond61.not.i.i.i = icmp eq i64 %indvars.iv.next58.i.i.i, %wide.trip.count.i103.i.i
+  %exitcond61.not.i.i.i = icmp eq i64 %indvars.iv.next58.i.i.i, %wide.trip.count.i102.i.i
   br i1 %exitcond61.not.i.i.i, label %merge34.i.i, label %forbody14.i.i.i
 
 merge34.i.i:                                      ; preds = %"$Vector.push.exit.i.i.i", %merge29.i.i
-  %indvars.iv.next177.i.i = add nuw nsw i64 %indvars.iv176.i.i, 1
-  %exitcond180.not.i.i = icmp eq i64 %indvars.iv.next177.i.i, %wide.trip.count179.i.i
-  br i1 %exitcond180.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
+  %indvars.iv.next178.i.i = add nuw nsw i64 %indvars.iv177.i.i, 1
+  %exitcond181.not.i.i = icmp eq i64 %indvars.iv.next178.i.i, %wide.trip.count180.i.i
+  br i1 %exitcond181.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
 
-"$Loop.run_batch_decode.exit":                    ; preds = %forbody.i.i.i, %merge3.i.i.i, %forbody18.i.i, %then2.i100.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i.i, %"$printable.clean.exit.i.i94.i.i", %merge2.thread.i.i, %"$printable.clean.exit.i.i.i", %forcond25.preheader.i.i, %then.i109.i.i, %"$printable.clean.exit.i129.i.i", %"$printable.clean.exit45.i.i.i"
-  %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i129.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
+"$Loop.run_batch_decode.exit":                    ; preds = %forbody.i.i.i, %merge3.i.i.i, %forbody18.i.i, %then2.i100.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i.i, %"$printable.clean.exit.i.i94.i.i", %merge2.thread.i.i, %"$printable.clean.exit.i.i.i", %forcond25.preheader.i.i, %then.i109.i.i, %"$printable.clean.exit.i130.i.i", %"$printable.clean.exit45.i.i.i"
+  %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
-  %404 = call i32 @pthread_mutex_lock(ptr %94)
-  %405 = getelementptr i8, ptr %28, i64 9059
-  store i8 1, ptr %405, align 1
-  %406 = getelementptr i8, ptr %28, i64 8952
-  %407 = call i32 @pthread_cond_signal(ptr %406)
-  %408 = call i32 @pthread_mutex_unlock(ptr %94)
-  %409 = call i32 @pthread_mutex_lock(ptr %83)
-  %410 = load i64, ptr %88, align 8
-  %411 = add i64 %410, 1
-  store i64 %411, ptr %88, align 8
-  %412 = getelementptr i8, ptr %28, i64 8848
-  %413 = call i32 @pthread_cond_broadcast(ptr %412)
-  %414 = call i32 @pthread_mutex_unlock(ptr %83)
+  %474 = call i32 @pthread_mutex_lock(ptr %94)
+  %475 = getelementptr i8, ptr %28, i64 9059
+  store i8 1, ptr %475, align 1
+  %476 = getelementptr i8, ptr %28, i64 8952
+  %477 = call i32 @pthread_cond_signal(ptr %476)
+  %478 = call i32 @pthread_mutex_unlock(ptr %94)
+  %479 = call i32 @pthread_mutex_lock(ptr %83)
+  %480 = load i64, ptr %88, align 8
+  %481 = add i64 %480, 1
+  store i64 %481, ptr %88, align 8
+  %482 = getelementptr i8, ptr %28, i64 8848
+  %483 = call i32 @pthread_cond_broadcast(ptr %482)
+  %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
   call void @free(ptr %44)
   br label %common.ret
