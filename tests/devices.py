@@ -5,6 +5,8 @@ from functools import cache
 
 import pytest
 
+from tools.bindings.facts import FACTS
+
 VARIABLE = "GLM_TEST_DEVICE"
 SHARING_VARIABLE = "GLM_TEST_RANKS_PER_DEVICE"
 LEAST_PAGE = {"cpu": 1, "cuda": 16}
@@ -17,6 +19,11 @@ def device_kind() -> str:
 def is_rounded() -> bool:
     """Whether activations are rounded to BF16, so that the limits of BF16 mathematics hold."""
     return device_kind() == "cuda"
+
+
+def caches_answers() -> bool:
+    """Whether answers' pages enter the prefix cache: where attention has one arithmetic."""
+    return FACTS[device_kind()].has_one_attention
 
 
 @cache

@@ -11,6 +11,7 @@ local struct LedgerRanks {
   is_usable : bool
   num_pages : int32
   page_size : int32
+  has_one_attention : bool
   shape : batch.StepShape
   cells : &int32
   page_table : &int32
@@ -35,12 +36,15 @@ local struct LedgerRanks {
   num_landed : int32
 }
 
-terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : int32) : bool
+local prefill_mark = 16777216
+
+terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : int32, has_one_attention : bool) : bool
   C.memset(self, 0, sizeof(LedgerRanks))
   self.is_usable = true
   self.shape = shape
   self.num_pages = num_pages
   self.page_size = page_size
+  self.has_one_attention = has_one_attention
   self.failing_step = -1
   self.failing_transfer = -1
   self.cells = [&int32](C.calloc([int64](num_pages) * page_size + 1, sizeof(int32)))
@@ -73,7 +77,11 @@ end
 
 terra LedgerRanks:store(plan : &StepPlan)
   for row = 0, plan.num_tokens do
-    self.cells[plan.inputs.slots[row]] = plan.inputs.token_ids[row] + 1
+    var cell = plan.inputs.token_ids[row] + 1
+    if row >= plan.num_decode_tokens and not self.has_one_attention then
+      cell = cell + prefill_mark
+    end
+    self.cells[plan.inputs.slots[row]] = cell
   end
 end
 

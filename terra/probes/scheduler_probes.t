@@ -170,7 +170,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
     self.model.eos_tokens[0] = o.eos_token
   end
   var shape = shape_of(o)
-  self.ranks:init(shape, o.num_pages, o.page_size)
+  self.ranks:init(shape, o.num_pages, o.page_size, o.caches_answers ~= 0)
   self.ranks.decode_ns = o.decode_ns
   self.ranks.step_ns = [int64](o.step_us) * o.device_percent * 10
   self.ranks.row_ns = [int64](o.row_us) * o.device_percent * 10
@@ -337,7 +337,7 @@ local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, n
   var num_pages = o.max_batch * shape.max_pages_per_sequence
   var chosen = scheduler.SchedulerOptions {
     num_pages = num_pages, page_size = o.page_size, max_seq = o.max_seq, max_sequences = o.max_batch,
-    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, caches_answers = true, kv_events = false, costs = costs.unbounded(),
+    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, caches_answers = false, kv_events = false, costs = costs.unbounded(),
   }
   var limits = request.Limits {
     vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = num_pages,

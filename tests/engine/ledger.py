@@ -23,6 +23,7 @@ from glm_engine.requests import (
 from tests.engine.probes import LedgerOptions, int32s, library
 
 MASK = 2**64 - 1
+PREFILL_MARK = 16777216
 IN_PROMPT = 0x80000000
 MULTIPLIER = 0x9E3779B97F4A7C15
 EVENT_CAPACITY = 256
@@ -37,7 +38,7 @@ DEFAULTS = {
     "max_logit_rows": 8,
     "max_queue": 64,
     "prefix_cache": 1,
-    "caches_answers": 1,
+    "caches_answers": 0,
     "vocab_size": 97,
     "eos_token": -1,
     "is_manual": 1,
@@ -58,10 +59,10 @@ def mix(value: int, added: int) -> int:
     return value ^ (value >> 29)
 
 
-def context_hash(tokens) -> int:
+def context_hash(tokens, prompt_length: int) -> int:
     result = 0
-    for token in tokens:
-        result = mix(result, token + 1)
+    for position, token in enumerate(tokens):
+        result = mix(result, token + 1 + (PREFILL_MARK if position < prompt_length else 0))
     return result
 
 
@@ -73,8 +74,10 @@ def has_penalties(sampling: Sampling) -> bool:
     )
 
 
-def next_token(tokens, prompt_length: int, request: Request, vocab_size: int) -> int:
-    result = context_hash(tokens)
+def next_token(
+    tokens, prompt_length: int, request: Request, vocab_size: int, one_attention: bool = False
+) -> int:
+    result = context_hash(tokens, 0 if one_attention else prompt_length)
     for token, value in request.biases.items():
         result = mix(mix(result, token), int(value))
     if has_penalties(request.sampling):
@@ -87,12 +90,14 @@ def next_token(tokens, prompt_length: int, request: Request, vocab_size: int) ->
     return result % (vocab_size - 1)
 
 
-def expected_tokens(request: Request, vocab_size: int = 97, max_seq: int = 64) -> list[int]:
+def expected_tokens(
+    request: Request, vocab_size: int = 97, max_seq: int = 64, one_attention: bool = False
+) -> list[int]:
     """The output of a request without stop conditions, from its own tokens alone."""
     tokens = list(request.prompt)
     length = len(tokens)
     while len(tokens) < length + request.max_tokens and len(tokens) <= max_seq:
-        tokens.append(next_token(tokens, length, request, vocab_size))
+        tokens.append(next_token(tokens, length, request, vocab_size, one_attention))
     return tokens[length:]
 
 
