@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from environment import root_folder
@@ -41,15 +42,23 @@ def targets(env):
     return [*names, "wheel"]
 
 
-def build_clone(root, commit, folder, variables, names):
-    """Clones one commit into `folder`, builds it uncached and returns sha256 by output."""
+def build_clone(root, commit, folder, variables, names, jobs):
+    """Clones one commit into `folder`, builds it uncached and returns sha256 by output.
+
+    `jobs` is the number of commands that run at once.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     clone = ["git", "clone", "--quiet", "--no-hardlinks", "--no-checkout", str(root), str(folder)]
     run(clone, root, variables)
     run(["git", "checkout", "--quiet", "--detach", commit], folder, variables)
-    run([sys.executable, "-m", "SCons", "--cache-disable", *names], folder, variables)
+    run([sys.executable, "-m", "SCons", f"-j{jobs}", "--cache-disable", *names], folder, variables)
     made = sorted([*folder.glob("build/**/*.so"), *folder.glob("build/wheel/*")])
     return {path.relative_to(folder).as_posix(): sha256(path) for path in made}
+
+
+def jobs_of_each(env):
+    """How many commands each of the builds that run at once may run at once."""
+    return max(1, env.GetOption("num_jobs") // len(CHECKOUTS))
 
 
 def clone_variables(env):
@@ -63,13 +72,18 @@ def clone_variables(env):
 
 
 def compare_clones(env, folder):
-    """Builds the two clones and raises unless every library has the same bytes in both."""
+    """Builds the two clones at once, each with half of the jobs; raises unless every library has
+    the same bytes in both."""
     root, variables = root_folder(env), clone_variables(env)
     commit = run(["git", "rev-parse", "HEAD"], root, variables).strip()
     print(f"commit    {commit}")
-    first, second = (
-        build_clone(root, commit, folder / name, variables, targets(env)) for name in CHECKOUTS
-    )
+    names, jobs = targets(env), jobs_of_each(env)
+    with ThreadPoolExecutor(len(CHECKOUTS)) as pool:
+        builds = [
+            pool.submit(build_clone, root, commit, folder / name, variables, names, jobs)
+            for name in CHECKOUTS
+        ]
+    first, second = (build.result() for build in builds)
     for name in sorted(first.keys() | second.keys()):
         same = first.get(name) == second.get(name)
         print(f"{'same' if same else 'DIFFERENT':9} {first.get(name) or second[name]} {name}")
