@@ -64,7 +64,7 @@ def test_failing_tests_fail_the_target(built_small):
         printed = built_small.scons("test", "args=-k failing", status=2)
     finally:
         (built_small.path / name).unlink()
-    assert "1 failed, 1 deselected" in printed
+    assert "1 failed in " in printed
 
 
 def test_smoke_runs_the_package_of_this_checkout(built_small):
