@@ -59,9 +59,9 @@ def test_differences_and_nothing_built_are_errors(monkeypatch, tmp_path, first, 
     answers = dict(zip(reproduce.CHECKOUTS, (first, second), strict=True))
     both = threading.Barrier(2, timeout=60)
 
-    def build_clone(root, commit, folder, *_):
+    def build_clone(*arguments):
         both.wait()
-        return answers[folder.relative_to(tmp_path).as_posix()]
+        return answers[arguments[2].relative_to(tmp_path).as_posix()]
 
     monkeypatch.setattr(reproduce, "build_clone", build_clone)
     monkeypatch.setattr(reproduce, "root_folder", lambda _: ROOT)
