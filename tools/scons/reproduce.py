@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from environment import root_folder
-from lowered import LOWERINGS
-from lowering import LoweringError, sha256
+from lowering import sha256
 from SCons.Action import Action
 from targets import command_variables
 
@@ -93,39 +92,12 @@ def compare_clones(env, folder):
         raise ReproductionError("two builds of one commit differ")
 
 
-def compare_lowering(env, lowering, folder):
-    """Lowers again where the compiler of the manifest is; raises unless the bytes are the same."""
-    root = root_folder(env)
-    tool = shutil.which(lowering.tool, path=env["ENV"]["PATH"])
-    wanted = lowering.recorded(root)["versions"]
-    present = lowering.versions(tool) if tool else f"no {lowering.tool} on the PATH"
-    if present != wanted:
-        print(f"skipped: {lowering.folder} again: its manifest names {wanted}, here is {present}")
-        return
-    checkout, again = folder / CHECKOUTS[1], folder / lowering.tool
-    again.mkdir()
-    lowering.write(tool, checkout, again)
-    names = [*lowering.files, lowering.manifest]
-    changed = [name for name in names if not same_lowering(checkout, lowering, again, name)]
-    if changed:
-        raise ReproductionError(f"lowering again gave other bytes: {', '.join(changed)}")
-    print(f"same      {len(names)} files of {lowering.folder}, lowered again by {lowering.tool}")
-
-
-def same_lowering(checkout, lowering, again, name):
-    """Whether the committed file and the one lowered again have the same bytes."""
-    made = again / Path(name).relative_to(lowering.folder)
-    return (checkout / name).read_bytes() == made.read_bytes()
-
-
 def reproduce(target, source, env):
-    """Compares two clones, then each lowering; says what differs."""
+    """Compares two clones; says what differs."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         try:
             compare_clones(env, Path(folder))
-            for lowering in LOWERINGS:
-                compare_lowering(env, lowering, Path(folder))
-        except (ReproductionError, LoweringError) as error:
+        except ReproductionError as error:
             print(error)
             return 1
     return 0
