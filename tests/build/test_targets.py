@@ -53,7 +53,7 @@ def test_test_target_passes_and_counts(built_small):
 def test_test_target_builds_the_libraries_that_only_tests_open(built_small):
     library = built_small.path / "build/libglm_futhark_cpu.so"
     library.unlink(missing_ok=True)
-    built_small.scons("test", "args=-p no:cacheprovider")
+    built_small.scons("test", "args=-n 0 -p no:cacheprovider")
     assert library.is_file()
 
 
@@ -61,7 +61,7 @@ def test_failing_tests_fail_the_target(built_small):
     name = "tests/test_failing.py"
     built_small.write(name, "def test_failing():\n    assert 1 == 2\n")
     try:
-        printed = built_small.scons("test", "args=-k failing", status=2)
+        printed = built_small.scons("test", "args=-n 0 -k failing", status=2)
     finally:
         (built_small.path / name).unlink()
     assert "1 failed, 1 deselected" in printed

@@ -96,7 +96,9 @@ def test_w8a8_end_to_end_rejects(variant, name, random_model):
     assert end_to_end_failures(name, random_model(name), variant, kind)
 
 
-@pytest.mark.parametrize(("variant", "expectation"), STAGES.items(), ids=str)
+@pytest.mark.parametrize(
+    ("variant", "expectation"), STAGES.items(), ids=[one.name for one in STAGES]
+)
 def test_stages_reject(variant, expectation, random_model):
     name, rejecting = expectation
     given = stored_stages(name, "layer")

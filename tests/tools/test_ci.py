@@ -123,6 +123,10 @@ def test_the_commands_of_contributing_run_beside_them_in_the_checkout(done):
     assert commands == [shlex.split(line) for line in first_block("CONTRIBUTING.md")]
 
 
+def test_every_command_keeps_the_bytecode_of_what_it_imports(done):
+    assert all("PYTHONDONTWRITEBYTECODE" not in call.variables for call in done.calls)
+
+
 def test_it_stops_at_the_first_that_fails_and_leaves_no_clone(tmp_path):
     done = run(tmp_path, failing="scons smoke")
     assert done.status != 0

@@ -35,7 +35,7 @@ def test_a_package_is_in_the_group_that_is_named_and_not_in_the_base(name, group
     assert not any(map(pattern.match, base))
 
 
-@pytest.mark.parametrize("group", set(groups.PROGRAMS.values()) | set(groups.MODULES.values()))
+@pytest.mark.parametrize("group", sorted({*groups.PROGRAMS.values(), *groups.MODULES.values()}))
 def test_a_group_is_one_of_tools_develop(recorded, group):
     assert recorded.run("--with", group, "true").returncode == 0
 

@@ -142,11 +142,13 @@ bring_base() {
     printf '%s %s' "$root" "$python"
     cat "$here/locks/base-$version.lock" "$here/python.bash" "$here/launchers.bash"
   } | digest)
-  [[ -d $venv ]] && return
-  require_space "$(space_for base)"
-  stage "Python $version packages" make_environment "$python" "$pip" \
-    "$here/locks/base-$version.lock" "$work/tree" "$venv"
-  adopt "$venv"
+  if [[ ! -d $venv ]]; then
+    require_space "$(space_for base)"
+    stage "Python $version packages" make_environment "$python" "$pip" \
+      "$here/locks/base-$version.lock" "$work/tree" "$venv"
+    adopt "$venv"
+  fi
+  pip=$(packages_of "$venv")
 }
 
 bring_overlay() {

@@ -89,11 +89,22 @@ move_scripts() {
   done
 }
 
+lock_of_pip() {
+  awk '/^[a-z0-9]/ { wanted = /^pip==/ } wanted' "$1"
+}
+
+packages_of() {
+  printf '%s' "$1"/lib/python3.*/site-packages
+}
+
 make_environment() {
-  local base=$1 wheel=$2 lock=$3 folder=$4 final=$5
+  local base=$1 wheel=$2 lock=$3 folder=$4 final=$5 locked
   "$base" -m venv --without-pip --symlinks "$folder"
-  pip_install "$folder/bin/python" "$wheel" --require-hashes --requirement "$lock"
-  run_pip "$folder/bin/python" "$wheel" check
+  lock_of_pip "$lock" >"$work/pip.lock"
+  pip_install "$folder/bin/python" "$wheel" --require-hashes --requirement "$work/pip.lock"
+  locked=$(packages_of "$folder")
+  pip_install "$folder/bin/python" "$locked" --require-hashes --requirement "$lock"
+  run_pip "$folder/bin/python" "$locked" check
   move_scripts "$folder" "$final"
   launch_glm "$folder" "$final"
 }
