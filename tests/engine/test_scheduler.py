@@ -158,7 +158,11 @@ def test_answers_stay_out_of_the_cache_where_decode_rows_have_bits_of_their_own(
 
 def second_turn(request: Request, num_asked: int, max_tokens: int = 4) -> Request:
     """A request whose prompt is that of another with its whole answer, and more tokens."""
-    prompt = [*request.prompt, *expected_tokens(request, one_attention=True), *prompt_of(num_asked, "asked")]
+    prompt = [
+        *request.prompt,
+        *expected_tokens(request, one_attention=True),
+        *prompt_of(num_asked, "asked"),
+    ]
     return Request(prompt=prompt, max_tokens=max_tokens, ignore_eos=True)
 
 

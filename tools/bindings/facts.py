@@ -13,7 +13,8 @@ class Facts:
     checks_indexes: whether indexes in device memory are checked; layers_first: whether the pages
     of a layer lie together, and not the layers of a page; packs_tiles: whether matrices
     have the order of native/kernels/layout.hpp; keeps_fp8_pages: whether K and V may be cached as
-    E4M3 codes; has_one_attention: whether a row has the same bits as a decode and as a prompt row; thread_counts: numbers of threads to compare (CUDA's host threads only copy)."""
+    E4M3 codes; has_one_attention: whether a row has the same bits as a decode and as a prompt row;
+    thread_counts: numbers of threads to compare (CUDA's host threads only copy)."""
 
     page_step: int
     checks_indexes: bool
