@@ -7,8 +7,11 @@
 
 namespace glm::kernels {
 
-constexpr int32_t kSplitBlocks = 16;
-constexpr int32_t kSplitTokens = kSplitBlocks * kBlockTokens;
+constexpr int32_t kPartBlocks = 2;
+
+GLM_HOST_DEVICE constexpr int32_t split_blocks(int32_t head_dim) {
+  return head_dim <= 128 ? 8 : 4;
+}
 
 GLM_HOST_DEVICE constexpr int32_t counted_blocks(int32_t context_length) {
   return context_length <= 0
@@ -16,17 +19,20 @@ GLM_HOST_DEVICE constexpr int32_t counted_blocks(int32_t context_length) {
              : static_cast<int32_t>(ceil_divide(context_length, kBlockTokens));
 }
 
-GLM_HOST_DEVICE constexpr int32_t num_splits(int32_t num_blocks) {
-  return static_cast<int32_t>(ceil_divide(num_blocks, kSplitBlocks));
+GLM_HOST_DEVICE constexpr int32_t num_splits(int32_t num_blocks,
+                                             int32_t blocks_of_split) {
+  return static_cast<int32_t>(ceil_divide(num_blocks, blocks_of_split));
 }
 
-GLM_HOST_DEVICE constexpr int32_t nearest_split(int32_t blocks) {
-  return (blocks + kSplitBlocks / 2) / kSplitBlocks;
+GLM_HOST_DEVICE constexpr int32_t nearest_split(int32_t blocks,
+                                                int32_t blocks_of_split) {
+  return (blocks + blocks_of_split / 2) / blocks_of_split;
 }
 
 static_assert(counted_blocks(0) == 1 && counted_blocks(16) == 1 &&
               counted_blocks(17) == 2);
-static_assert(num_splits(1) == 1 && num_splits(16) == 1 && num_splits(17) == 2);
+static_assert(num_splits(1, 8) == 1 && num_splits(8, 8) == 1 &&
+              num_splits(9, 8) == 2);
 
 }
 

@@ -1,15 +1,14 @@
 #ifndef GLM_KERNELS_ATTENTION_DECODE_COMBINE_HPP
 #define GLM_KERNELS_ATTENTION_DECODE_COMBINE_HPP
 
-#include "native/kernels/attention/decode_fold.hpp"
 #include "native/kernels/attention/decode_items.hpp"
-#include "native/kernels/attention/decode_merge.hpp"
+#include "native/kernels/attention/decode_partials.hpp"
 #include "native/kernels/attention/decode_share.hpp"
+#include "native/kernels/attention/split_softmax.hpp"
 #include "native/ptx/arrival_count.hpp"
+#include "native/ptx/bulk_copy.hpp"
 
 namespace glm::kernels::decode {
-
-constexpr int32_t kPartialsAtOnce = 16;
 
 template <typename S>
 __device__ bool has_open_context(const Shared<S>& shared) {
@@ -26,16 +25,30 @@ __device__ int32_t slot_of_partial(const Arguments& args,
   const int32_t share = shares_of_context(args, shared, item).share_of(split);
   const int32_t first_split =
       nearest_split(division_of(args, shared).begin_of(share, item.kv_head) -
-                    begin_of_segment(shared, item.segment));
+                        begin_of_segment(shared, item.segment),
+                    S::kSplitBlocks);
   return slot_of_split(args, share, split - first_split);
 }
 
-struct LanePartial {
-  int64_t place;
-  float2 weight;
-  float of_before;
-  float of_own;
-  float highest;
+struct Folded {
+  float4 sums = {};
+  float total = 0.0f;
+  float top = -INFINITY;
+
+  __device__ __forceinline__ void add(float of_other, const float4& next,
+                                      float next_total) {
+    if (signbit(of_other))
+      add({0.0f, -of_other, 1.0f}, next, next_total);
+    else
+      add({0.0f, 1.0f, of_other}, next, next_total);
+  }
+
+  __device__ __forceinline__ void add(const Fold& fold, const float4& next,
+                                      float next_total) {
+    sums = make_float4(fold(sums.x, next.x), fold(sums.y, next.y),
+                       fold(sums.z, next.z), fold(sums.w, next.w));
+    total = fold(total, next_total);
+  }
 };
 
 __device__ inline float highest_so_far(float highest, float before) {
@@ -48,100 +61,125 @@ __device__ inline float highest_so_far(float highest, float before) {
   return highest;
 }
 
-template <typename S>
-__device__ LanePartial lane_partial(const Arguments& args,
-                                    const Shared<S>& shared,
-                                    const OpenContext& open, int32_t begin,
-                                    int32_t row) {
+__device__ inline float weigh_partials(float top, float before, float factor,
+                                       float& highest) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const int32_t partial = min(begin + lane, open.num_partials - 1);
-  const int32_t slot = begin == 0
-                           ? open.slots[partial]
-                           : slot_of_partial(args, shared, open, partial);
-  LanePartial own;
-  own.place = int64_t{slot} * args.group + row;
-  own.weight = __ldcg(args.weights + own.place);
-  return own;
-}
-
-__device__ inline void weigh_partials(LanePartial& own, float before) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-  own.highest = highest_so_far(own.weight.x, before);
-  const float previous = __shfl_up_sync(~0u, own.highest, 1);
-  own.of_before = relative_weight(lane == 0 ? before : previous, own.highest);
-  own.of_own = relative_weight(own.weight.x, own.highest);
+  const float so_far = highest_so_far(top, before);
+  const float previous = __shfl_up_sync(~0u, so_far, 1);
+  const float own_before = lane == 0 ? before : previous;
+  const Fold fold = fold_of(own_before, top, factor);
+  highest = __shfl_sync(~0u, so_far, 31);
+  return top > own_before ? -fold.of_before : fold.of_next;
 }
 
 template <typename S>
-__device__ void load_quads(const Arguments& args, const LanePartial& own,
-                           int32_t first, int32_t count, int32_t dim,
-                           float4 (&quads)[kPartialsAtOnce]) {
-#pragma unroll
-  for (int32_t i = 0; i < kPartialsAtOnce; ++i) {
-    if (i >= count) break;
-    const int64_t place = __shfl_sync(~0u, own.place, first + i);
-    quads[i] = __ldcg(
-        reinterpret_cast<const float4*>(args.sums + place * S::kDims + dim));
-  }
-}
+struct Combiner {
+  static constexpr int32_t kQuads = (S::kDims + 127) / 128;
+  static constexpr int32_t kWarpUnits =
+      (kGroupRows * kQuads + kThreads / 32 - 1) / (kThreads / 32);
 
-__device__ __forceinline__ void fold_partial(Folded& folded,
-                                             const LanePartial& own,
-                                             int32_t lane, bool is_first,
-                                             const float4& quad) {
-  const float of_before = __shfl_sync(~0u, own.of_before, lane);
-  const float of_own = __shfl_sync(~0u, own.of_own, lane);
-  const float total = __shfl_sync(~0u, own.weight.y, lane);
-  const float highest = __shfl_sync(~0u, own.highest, lane);
-  if (is_first) {
-    folded = {quad, make_float2(highest, total)};
-    return;
-  }
-  folded.sum = weighted(folded.sum, of_before, quad, of_own);
-  folded.weight =
-      make_float2(highest, weighted(folded.weight.y, of_before, total, of_own));
-}
+  const Arguments& args;
+  Shared<S>& shared;
+  uint32_t parities = 0;
+  int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
+  int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
 
-template <typename S>
-__device__ float4 combined_quad(const Arguments& args, const Shared<S>& shared,
-                                const OpenContext& open, int32_t row,
-                                int32_t dim, float scale) {
-  Folded folded = {make_float4(0, 0, 0, 0), make_float2(-INFINITY, 0)};
-  LanePartial own;
-  for (int32_t begin = 0; begin < open.num_partials; begin += kPartialsAtOnce) {
-    const int32_t first = begin % 32;
-    if (first == 0) own = lane_partial(args, shared, open, begin, row);
-    float4 quads[kPartialsAtOnce];
-    load_quads<S>(args, own, first, open.num_partials - begin, dim, quads);
-    if (first == 0) weigh_partials(own, folded.weight.x);
+  __device__ int32_t partial_bytes() const {
+    return args.group * S::kPartialStride * static_cast<int32_t>(sizeof(float));
+  }
+
+  __device__ int32_t partials_at_once() const {
+    return min(S::kStages * S::kStageBytes / kPartialBuffers / partial_bytes(),
+               32);
+  }
+
+  __device__ float* partial(int32_t buffer, int32_t number) const {
+    return reinterpret_cast<float*>(&shared.ring[0][0][0] +
+                                    (buffer * partials_at_once() + number) *
+                                        partial_bytes());
+  }
+
+  __device__ void request(const OpenContext& open, int32_t begin,
+                          int32_t buffer) const {
+    const int32_t count = min(partials_at_once(), open.num_partials - begin);
+    if (warp > 0 || count <= 0) return;
+    uint64_t* full = &shared.partials_full[buffer];
+    ptx::proxy_fence();
+    if (lane == 0) ptx::barrier_expect(full, count * partial_bytes());
+    __syncwarp();
+    if (lane >= count) return;
+    const int32_t number = begin + lane;
+    const int32_t slot = number < kListedSlots
+                             ? open.slots[number]
+                             : slot_of_partial(args, shared, open, number);
+    ptx::bulk_copy(partial(buffer, lane),
+                   args.partials + slot * partial_values<S>(args),
+                   partial_bytes(), full);
+  }
+
+  __device__ void fold(int32_t unit, int32_t buffer, int32_t count,
+                       float factor, Folded& folded) const {
+    const int32_t row = unit / kQuads;
+    const int32_t dim = min(unit % kQuads * 128 + lane * 4, S::kDims - 4);
+    const float* first = partial(buffer, 0) + row * S::kPartialStride;
+    const int32_t stride = args.group * S::kPartialStride;
+    const float* own = first + min(lane, count - 1) * stride + S::kDims;
+    const float of_other =
+        weigh_partials(own[kTopPlace], folded.top, factor, folded.top);
+    const float* values = first + dim;
+    const float* totals = first + S::kDims + lane % 4;
+#pragma unroll 4
+    for (int32_t i = 0; i < count; ++i)
+      folded.add(__shfl_sync(~0u, of_other, i),
+                 *reinterpret_cast<const float4*>(values + i * stride),
+                 totals[i * stride]);
+  }
+
+  __device__ void store(const Item& item, int32_t unit,
+                        const Folded& folded) const {
+    const float scale = scale_of<S>(args.value_scale, item.kv_head);
+    const float inverse = output_factor(quad_sum(folded.total), scale);
+    const int32_t dim = unit % kQuads * 128 + lane * 4;
+    if (dim >= S::kDims) return;
+    const float4& sums = folded.sums;
+    const int32_t row = unit / kQuads;
+    store_pair(args, item, row, dim, make_float2(sums.x, sums.y), inverse);
+    store_pair(args, item, row, dim + 2, make_float2(sums.z, sums.w), inverse);
+  }
+
+  __device__ void combine(const OpenContext& open) {
+    const float factor =
+        args.scale * scale_of<S>(args.key_scale, open.item.kv_head);
+    const int32_t at_once = partials_at_once();
+    Folded folded[kWarpUnits];
+    for (int32_t i = 0; i < kPartialBuffers; ++i) request(open, i * at_once, i);
+    int32_t buffer = 0;
+    for (int32_t begin = 0; begin < open.num_partials; begin += at_once) {
+      const int32_t count = min(at_once, open.num_partials - begin);
+      ptx::barrier_wait(&shared.partials_full[buffer], parities >> buffer & 1);
+      parities ^= 1u << buffer;
 #pragma unroll
-    for (int32_t i = 0; i < kPartialsAtOnce; ++i) {
-      if (begin + i >= open.num_partials) break;
-      fold_partial(folded, own, first + i, begin + i == 0, quads[i]);
+      for (int32_t i = 0; i < kWarpUnits; ++i) {
+        const int32_t unit = warp + i * (kThreads / 32);
+        if (unit < args.group * kQuads)
+          fold(unit, buffer, count, factor, folded[i]);
+      }
+      __syncthreads();
+      request(open, begin + kPartialBuffers * at_once, buffer);
+      buffer ^= 1;
+    }
+#pragma unroll
+    for (int32_t i = 0; i < kWarpUnits; ++i) {
+      const int32_t unit = warp + i * (kThreads / 32);
+      if (unit < args.group * kQuads) store(open.item, unit, folded[i]);
     }
   }
-  return times(folded.sum, inverse_total(folded.weight.y) * scale);
-}
-
-template <typename S>
-__device__ void combine_row(const Arguments& args, const Shared<S>& shared,
-                            const OpenContext& open, int32_t row) {
-  constexpr int32_t kDims = S::kDims;
-  const float scale = scale_of<S>(args.value_scale, open.item.kv_head);
-  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
-#pragma unroll
-  for (int32_t base = 0; base < kDims; base += 128) {
-    const int32_t dim = base + lane * 4;
-    const float4 quad =
-        combined_quad<S>(args, shared, open, row, min(dim, kDims - 4), scale);
-    if (dim < kDims) store_output(args, open.item, row, dim, quad);
-  }
-}
+};
 
 template <typename S>
 __device__ bool take_open(const Arguments& args, const Shared<S>& shared,
                           int32_t number, Item& item) {
-  Walk walk(args, shared);
+  Walk<S> walk(args, shared);
   const bool is_one_context = walk.at.segment == walk.end.segment &&
                               walk.at.kv_head == walk.end.kv_head;
   if (walk.is_done() || (number == 1 && is_one_context)) return false;
@@ -160,7 +198,7 @@ __device__ void list_open_context(const Arguments& args, Shared<S>& shared,
   const bool is_open = take_open(args, shared, number, item);
   if (lane == 0) open.is_open = is_open;
   if (!is_open) return;
-  const SharesOfContext shares = shares_of_context(args, shared, item);
+  const SharesOfContext<S> shares = shares_of_context(args, shared, item);
   const int32_t first_share = shares.share_of(0);
   const int32_t end_of_fold =
       division_of(args, shared).begin_of(first_share + 1, item.kv_head) -
@@ -168,11 +206,13 @@ __device__ void list_open_context(const Arguments& args, Shared<S>& shared,
   if (lane == 0) {
     open.item = item;
     open.first_share = first_share;
-    open.splits_of_fold = min(nearest_split(end_of_fold), item.num_splits);
+    open.splits_of_fold =
+        min(nearest_split(end_of_fold, S::kSplitBlocks), item.num_splits);
     open.num_partials = 1 + item.num_splits - open.splits_of_fold;
   }
   __syncwarp();
-  open.slots[lane] = slot_of_partial(args, shared, open, lane);
+  for (int32_t i = lane; i < kListedSlots; i += 32)
+    open.slots[i] = slot_of_partial(args, shared, open, i);
 }
 
 template <typename S>
@@ -202,13 +242,11 @@ __device__ void combine_contexts(const Arguments& args, Shared<S>& shared) {
     open.is_combined_here = is_last_to_arrive(args, open);
   }
   __syncthreads();
+  Combiner<S> combiner = {args, shared};
 #pragma unroll 1
   for (int32_t number = 0; number < kOpenContexts; ++number) {
     const OpenContext& open = shared.open[number];
-    if (!open.is_combined_here) continue;
-    for (int32_t row = static_cast<int32_t>(threadIdx.x) / 32; row < args.group;
-         row += S::kThreads / 32)
-      combine_row<S>(args, shared, open, row);
+    if (open.is_combined_here) combiner.combine(open);
   }
 }
 

@@ -14,15 +14,28 @@ constexpr int32_t kGroupRows = kMaxGroupHeads;
 constexpr int32_t kHalfBlockBytes = kBlockTokens * kHalfBytes;
 constexpr int32_t kSegmentsOfLaunch = 512;
 constexpr int32_t kQueryBuffers = 2;
-constexpr int32_t kMergeThreads = 96;
-constexpr int32_t kBufferLimit = 219 * 1024;
+constexpr int32_t kScoreWarps = 8;
+constexpr int32_t kValueWarps = 4;
+constexpr int32_t kStreamWarp = kScoreWarps + kValueWarps;
+constexpr int32_t kThreads = (kStreamWarp + 1) * 32;
+constexpr int32_t kPartTokens = kPartBlocks * kBlockTokens;
+constexpr int32_t kStageParts = 2;
+constexpr int32_t kStageBlocks = kStageParts * kPartBlocks;
 constexpr int32_t kShareSlack = 16;
 constexpr int32_t kOpenContexts = 2;
 constexpr int32_t kMostGroups = kSegmentsOfLaunch / 32;
-constexpr int32_t kListedSlots = 32;
+constexpr int32_t kListedSlots = 96;
+constexpr int32_t kPartialExtra = 8;
+constexpr int32_t kTopPlace = 4;
+constexpr int32_t kPartialBuffers = 2;
+constexpr int32_t kGridBlocks = 16;
 constexpr int32_t kBlocksOfCombination = 28;
 constexpr int32_t kMostShares = 160;
 constexpr int32_t kCounterStride = 8;
+
+constexpr int32_t max_of(int32_t left, int32_t right) {
+  return left > right ? left : right;
+}
 
 struct Arguments {
   const __nv_bfloat16* query;
@@ -46,8 +59,7 @@ struct Arguments {
   float inverse_segments;
   int32_t splits_of_share;
   uint32_t* counters;
-  float* sums;
-  float2* weights;
+  float* partials;
   const float* key_scale;
   const float* value_scale;
 };
@@ -59,25 +71,21 @@ struct Shape {
   static constexpr int32_t kDims =
       halves * kHalfBytes / dtype_bytes(dtype_of_cache);
   static constexpr int32_t kSteps = kDims / 16;
-  static constexpr int32_t kTiles = kDims / 8;
-  static constexpr int32_t kWarps = kDims <= 128 ? 8 : 4;
-  static constexpr int32_t kStepBlocks = kDims <= 128 ? 2 : 1;
-  static constexpr int32_t kRingStep = kWarps * kStepBlocks;
-  static constexpr int32_t kStepsOfSplit = kSplitBlocks / kRingStep;
-  static constexpr int32_t kFirstMergeThread = kWarps * 32 + 32;
-  static constexpr int32_t kThreads = kFirstMergeThread + kMergeThreads;
-  static constexpr int32_t kLaneQuads = (kDims + 127) / 128;
+  static constexpr int32_t kSplitBlocks = split_blocks(kDims);
+  static constexpr int32_t kSplitTokens = kSplitBlocks * kBlockTokens;
+  static constexpr int32_t kParts = kSplitBlocks / kPartBlocks;
+  static constexpr int32_t kTeams = kScoreWarps / kParts;
+  static constexpr int32_t kWarpTiles = kDims / 8 / kValueWarps;
+  static constexpr int32_t kPartialStride = kDims + kPartialExtra;
   static constexpr int32_t kBlockBytes = 2 * halves * kHalfBlockBytes;
-  static constexpr int32_t kMergeStride = kDims + 8;
+  static constexpr int32_t kStageBytes = kStageBlocks * kBlockBytes;
   static constexpr int32_t kQueryStride = kDims * 2 + kChunkBytes;
-  static constexpr int32_t kMergeBytes = kWarps * kGroupRows * kMergeStride * 4;
-  static constexpr int32_t kQueryBytes =
-      kQueryBuffers * kGroupRows * kQueryStride;
-  static constexpr int32_t kFoldBytes = kGroupRows * kDims * 4;
-  static constexpr int32_t kMostStages =
-      (kBufferLimit - kMergeBytes - kQueryBytes - kFoldBytes) / kBlockBytes /
-      kRingStep * kRingStep;
-  static constexpr int32_t kStages = kMostStages < 32 ? kMostStages : 32;
+  static constexpr int32_t kRingBytes = (kIsF8 ? 176 : 128) * 1024;
+  static constexpr int32_t kStages = max_of(kRingBytes / kStageBytes, 3);
+  static constexpr int32_t kStagesBehind =
+      2 * kTeams * kSplitBlocks / kStageBlocks;
+  static constexpr int32_t kArrivals =
+      static_cast<int32_t>(ceil_divide(kStagesBehind, kStages)) * kStages;
 };
 
 struct Segment {
@@ -128,16 +136,7 @@ struct Item {
     return first_split == 0 && end_split == num_splits;
   }
 
-  __device__ bool is_last(int32_t split) const {
-    return split + 1 == end_split;
-  }
-
   __device__ bool has_newest() const { return end_split == num_splits; }
-
-  __device__ int32_t blocks_of(int32_t split) const {
-    return min(kSplitBlocks,
-               num_blocks() - (split - first_split) * kSplitBlocks);
-  }
 };
 
 struct OpenContext {
@@ -151,20 +150,25 @@ struct OpenContext {
 };
 
 template <typename S>
+struct Weights {
+  uint4 blocks[S::kSplitBlocks][32];
+  float2 totals[S::kParts][32];
+  float2 tops[32];
+};
+
+template <typename S>
 struct Shared {
-  uint8_t ring[S::kStages][S::kBlockBytes];
-  float merged[S::kWarps][kGroupRows * S::kMergeStride];
+  uint8_t ring[S::kStages][kStageBlocks][S::kBlockBytes];
+  Weights<S> weights[S::kTeams];
   uint8_t query[kQueryBuffers][kGroupRows * S::kQueryStride];
-  float folded_sums[kGroupRows][S::kDims];
-  float2 folded_weights[kGroupRows];
-  float2 warp_weights[kGroupRows][S::kWarps];
-  uint64_t full[S::kStages];
+  float part_tops[S::kTeams][2][kGroupRows][S::kParts];
+  uint64_t full[S::kArrivals];
   uint64_t empty[S::kStages];
+  uint64_t partials_full[kPartialBuffers];
+  uint64_t weights_full[S::kTeams];
+  uint64_t weights_empty[S::kTeams];
   uint64_t query_full[kQueryBuffers];
   uint64_t query_empty[kQueryBuffers];
-  uint64_t merge_full;
-  uint64_t merge_empty;
-  uint64_t last_full;
   int32_t group_blocks[kMostGroups];
   int32_t group_longest[kMostGroups];
   int32_t group_begin[kMostGroups];
@@ -197,14 +201,20 @@ struct Cursor {
   }
 };
 
-struct Progress {
-  int32_t num_splits = 0;
-  int32_t num_parts = 0;
+template <typename S>
+struct RingCursor {
+  Cursor<S::kStages> place;
+  Cursor<S::kArrivals> arrival;
+
+  __device__ void advance(int32_t steps) {
+    place.advance(steps);
+    arrival.advance(steps);
+  }
 };
 
-template <typename S>
-__device__ int32_t num_parts(int32_t num_blocks) {
-  return (num_blocks + S::kStepBlocks - 1) / S::kStepBlocks;
+GLM_HOST_DEVICE constexpr int32_t num_stages(int32_t num_tokens) {
+  return static_cast<int32_t>(
+      ceil_divide(num_tokens, kStageBlocks * kBlockTokens));
 }
 
 }

@@ -57,10 +57,11 @@ __device__ Place place_of_block(const Arguments& args, const Shared<S>& shared,
                             ? shared.segments[number].begin_in_group
                             : INT32_MAX;
   const int32_t place = num_at_most(begin, block) - 1;
-  Place result = {group * 32 + place, kv_head,
-                  nearest_split(block - __shfl_sync(~0u, begin, place))};
+  Place result = {
+      group * 32 + place, kv_head,
+      nearest_split(block - __shfl_sync(~0u, begin, place), S::kSplitBlocks)};
   const int32_t length = shared.segments[result.segment].context_length;
-  if (result.split == num_splits(counted_blocks(length)))
+  if (result.split == num_splits(counted_blocks(length), S::kSplitBlocks))
     go_to_next_context(args, result);
   return result;
 }
@@ -75,14 +76,15 @@ __device__ Place place_of_share(const Arguments& args, const Shared<S>& shared,
                         division.begin_of(share, kv_head));
 }
 
-__device__ inline bool are_contexts_whole(const Arguments& args,
-                                          const Division& division,
-                                          int32_t longest) {
+template <typename S>
+__device__ bool are_contexts_whole(const Arguments& args,
+                                   const Division& division, int32_t longest) {
   if (args.num_segments * args.num_kv_heads > static_cast<int32_t>(gridDim.x))
     return false;
   const auto share = static_cast<int32_t>(
       1.0 * division.blocks_of_head * args.num_kv_heads * args.inverse_shares);
-  return longest <= num_splits(share + 1) * kSplitBlocks + kBlocksOfCombination;
+  return longest <= num_splits(share + 1, S::kSplitBlocks) * S::kSplitBlocks +
+                        kBlocksOfCombination;
 }
 
 __device__ inline Place place_of_context(const Arguments& args,
@@ -116,7 +118,7 @@ __device__ void find_ends(const Arguments& args, Shared<S>& shared) {
                              args.num_shares, args.inverse_shares};
   if (has_group) shared.group_begin[lane] = group_begin;
   if (lane == 0) shared.blocks_of_head = division.blocks_of_head;
-  const bool is_whole = are_contexts_whole(args, division, longest);
+  const bool is_whole = are_contexts_whole<S>(args, division, longest);
   const auto share = static_cast<int32_t>(blockIdx.x);
 #pragma unroll
   for (int32_t i = 0; i < 2; ++i) {
@@ -127,6 +129,7 @@ __device__ void find_ends(const Arguments& args, Shared<S>& shared) {
   }
 }
 
+template <typename S>
 struct SharesOfContext {
   double shares_of_block;
   double position;
@@ -134,17 +137,17 @@ struct SharesOfContext {
 
   __device__ int32_t share_of(int32_t split) const {
     const int32_t middle =
-        min(split * kSplitBlocks + kSplitBlocks / 2, num_blocks);
+        min(split * S::kSplitBlocks + S::kSplitBlocks / 2, num_blocks);
     return static_cast<int32_t>((position + middle) * shares_of_block);
   }
 };
 
 template <typename S>
-__device__ SharesOfContext shares_of_context(const Arguments& args,
-                                             const Shared<S>& shared,
-                                             const Item& item) {
+__device__ SharesOfContext<S> shares_of_context(const Arguments& args,
+                                                const Shared<S>& shared,
+                                                const Item& item) {
   const double blocks_of_head = shared.blocks_of_head;
-  SharesOfContext shares;
+  SharesOfContext<S> shares;
   shares.shares_of_block =
       args.num_shares / (blocks_of_head * args.num_kv_heads);
   shares.position = blocks_of_head * item.kv_head +
@@ -157,29 +160,31 @@ __device__ SharesOfContext shares_of_context(const Arguments& args,
 
 constexpr int32_t kAllSplits = 1 << 30;
 
-__device__ inline Item item_at(const Segment* segments, const Place& place,
-                               int32_t end_split) {
+template <typename S>
+__device__ Item item_at(const Segment* segments, const Place& place,
+                        int32_t end_split) {
   const Segment segment = segments[place.segment];
   Item item;
   item.segment = place.segment;
   item.kv_head = place.kv_head;
   item.first_split = place.split;
-  item.num_splits = num_splits(counted_blocks(segment.context_length));
+  item.num_splits =
+      num_splits(counted_blocks(segment.context_length), S::kSplitBlocks);
   item.end_split = min(end_split, item.num_splits);
-  item.begin = place.split * kSplitTokens;
-  item.end = max(min(item.end_split * kSplitTokens, segment.context_length),
+  item.begin = place.split * S::kSplitTokens;
+  item.end = max(min(item.end_split * S::kSplitTokens, segment.context_length),
                  item.begin);
   item.table_row = segment.table_row;
   return item;
 }
 
+template <typename S>
 struct Walk {
   const Arguments& args;
   const Segment* segments;
   Place at;
   const Place& end;
 
-  template <typename S>
   __device__ Walk(const Arguments& args, const Shared<S>& shared)
       : args(args),
         segments(shared.segments),
@@ -192,7 +197,8 @@ struct Walk {
 
   __device__ Item take() {
     const bool is_last = at.segment == end.segment && at.kv_head == end.kv_head;
-    const Item item = item_at(segments, at, is_last ? end.split : kAllSplits);
+    const Item item =
+        item_at<S>(segments, at, is_last ? end.split : kAllSplits);
     if (is_last)
       at = end;
     else
@@ -200,21 +206,6 @@ struct Walk {
     return item;
   }
 };
-
-template <typename S>
-__device__ Item last_item(const Arguments& args, const Shared<S>& shared) {
-  const Place& begin = shared.ends[0];
-  Place last = shared.ends[1];
-  const int32_t end_split = last.split > 0 ? last.split : kAllSplits;
-  if (last.split == 0 && --last.segment < 0) {
-    last.segment = args.num_segments - 1;
-    --last.kv_head;
-  }
-  const bool is_first =
-      begin.segment == last.segment && begin.kv_head == last.kv_head;
-  last.split = is_first ? begin.split : 0;
-  return item_at(shared.segments, last, end_split);
-}
 
 }
 

@@ -12,19 +12,22 @@ template <typename S>
 __device__ void init_barriers(Shared<S>& shared) {
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32 - 1;
   if (threadIdx.x % 32 != 0) return;
-  for (int32_t i = warp; i < S::kStages; i += S::kThreads / 32 - 1) {
+  for (int32_t i = warp; i < S::kArrivals; i += kStreamWarp)
     ptx::barrier_init(&shared.full[i], 1);
-    ptx::barrier_init(&shared.empty[i], ptx::kWarpArrivals);
+  for (int32_t i = warp; i < S::kStages; i += kStreamWarp)
+    ptx::barrier_init(&shared.empty[i],
+                      (kStageParts + kValueWarps) * ptx::kWarpArrivals);
+  if (warp < S::kTeams) {
+    ptx::barrier_init(&shared.weights_full[warp],
+                      S::kParts * ptx::kWarpArrivals);
+    ptx::barrier_init(&shared.weights_empty[warp],
+                      kValueWarps * ptx::kWarpArrivals);
   }
+  if (warp < kPartialBuffers) ptx::barrier_init(&shared.partials_full[warp], 1);
   if (warp < kQueryBuffers) {
     ptx::barrier_init(&shared.query_full[warp], ptx::kWarpArrivals);
     ptx::barrier_init(&shared.query_empty[warp],
-                      S::kWarps * ptx::kWarpArrivals);
-  }
-  if (warp == kQueryBuffers) {
-    ptx::barrier_init(&shared.merge_full, S::kWarps * ptx::kWarpArrivals);
-    ptx::barrier_init(&shared.merge_empty, kMergeThreads);
-    ptx::barrier_init(&shared.last_full, S::kWarps * ptx::kWarpArrivals);
+                      kScoreWarps * ptx::kWarpArrivals);
   }
   ptx::barrier_init_fence();
 }
@@ -32,7 +35,7 @@ __device__ void init_barriers(Shared<S>& shared) {
 template <typename S>
 __device__ void clear_queries(Shared<S>& shared) {
   auto* query = reinterpret_cast<uint4*>(shared.query);
-  for (uint32_t i = threadIdx.x; i < sizeof shared.query / 16; i += S::kThreads)
+  for (uint32_t i = threadIdx.x; i < sizeof shared.query / 16; i += kThreads)
     query[i] = make_uint4(0, 0, 0, 0);
   ptx::proxy_fence();
 }
@@ -51,8 +54,8 @@ __device__ void count_blocks(const Arguments& args, Shared<S>& shared,
                              Segment segment) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
   for (int32_t number = static_cast<int32_t>(threadIdx.x);
-       number - lane < args.num_segments; number += S::kThreads) {
-    if (number >= S::kThreads) segment = segment_of(args, number);
+       number - lane < args.num_segments; number += kThreads) {
+    if (number >= kThreads) segment = segment_of(args, number);
     const int32_t own =
         number < args.num_segments ? counted_blocks(segment.context_length) : 0;
     const int32_t sum = sum_up_to_lane(own);

@@ -28,13 +28,11 @@ __device__ const uint8_t* block_at(const Arguments& args, const Item& item,
 
 template <typename S>
 struct Stream {
-  static constexpr int32_t kBlocksAtOnce = S::kStages < 16 ? S::kStages : 16;
-
   const Arguments& args;
   Shared<S>& shared;
   int32_t lane;
   bool has_waited = false;
-  Cursor<S::kStages> ring;
+  RingCursor<S> ring;
   Cursor<kQueryBuffers> query;
 
   __device__ void wait() {
@@ -74,40 +72,6 @@ struct Stream {
     query.template advance<1>();
   }
 
-  __device__ bool send_block(const uint8_t* source) {
-    Cursor<S::kStages> place = ring;
-    place.advance(lane);
-    if (!ptx::barrier_test(&shared.empty[place.slot], place.parity ^ 1))
-      return false;
-    uint64_t* full = &shared.full[place.slot];
-    if (source == nullptr) {
-      ptx::barrier_arrive(full);
-      return true;
-    }
-    ptx::barrier_expect(full, S::kBlockBytes);
-    ptx::bulk_copy(shared.ring[place.slot], source, S::kBlockBytes, full,
-                   ptx::kEvictFirst);
-    return true;
-  }
-
-  __device__ void send_blocks(const uint8_t* source, int32_t first,
-                              int32_t count) {
-    uint32_t sent = 0;
-    while (count > 0) {
-      const auto mine = reinterpret_cast<const uint8_t*>(__shfl_sync(
-          ~0u, reinterpret_cast<unsigned long long>(source), first + lane));
-      const bool is_next =
-          lane < min(count, kBlocksAtOnce) && (sent >> lane & 1) == 0;
-      sent |= __ballot_sync(~0u, is_next && send_block(mine));
-      const int32_t steps = __ffs(static_cast<int32_t>(~sent)) - 1;
-      if (steps == 0) continue;
-      sent >>= steps;
-      first += steps;
-      count -= steps;
-      ring.advance(steps);
-    }
-  }
-
   __device__ int32_t page_of_lane(const Item& item, int32_t begin) const {
     const int32_t block = begin + lane;
     return block < item.num_blocks() ? page_at(args, item, block) : 0;
@@ -120,32 +84,51 @@ struct Stream {
                                      : nullptr;
   }
 
-  __device__ int32_t num_early(const Item& item, int32_t begin,
-                               int32_t count) const {
-    if (has_waited) return 0;
-    const int32_t before_newest =
-        item.num_blocks() - (item.has_newest() ? 1 : 0) - begin;
-    return max(min(min(count, before_newest), S::kStages - begin), 0);
+  __device__ void send_blocks(const uint8_t* source, int32_t first,
+                              int32_t begin, int32_t end) {
+    const int32_t place = lane - first;
+    if (place >= begin && place < end)
+      ptx::bulk_copy(shared.ring[ring.place.slot][place], source,
+                     S::kBlockBytes, &shared.full[ring.arrival.slot],
+                     ptx::kEvictFirst);
+  }
+
+  __device__ void send_stage(const Item& item, const uint8_t* source,
+                             int32_t first, int32_t count, bool has_newest,
+                             bool& has_query) {
+    ptx::barrier_wait(&shared.empty[ring.place.slot], ring.place.parity ^ 1);
+    if (lane == 0)
+      ptx::barrier_expect(&shared.full[ring.arrival.slot],
+                          count * S::kBlockBytes);
+    __syncwarp();
+    const int32_t early = has_newest && !has_waited ? count - 1 : count;
+    send_blocks(source, first, 0, early);
+    if (early < count) {
+      send_query(item);
+      has_query = true;
+      send_blocks(source, first, early, count);
+    }
+    ring.advance(1);
   }
 
   __device__ void send_item(const Item& item, int32_t page) {
-    const int32_t num_blocks = num_parts<S>(item.num_blocks()) * S::kStepBlocks;
-    bool has_query = false;
+    const int32_t num_blocks = item.num_blocks();
+    bool has_query = has_waited;
+    if (has_waited) send_query(item);
     for (int32_t begin = 0; begin < num_blocks; begin += 32) {
       const uint8_t* source = source_of_lane(item, begin, page);
       page = page_of_lane(item, begin + 32);
-      const int32_t count = min(32, num_blocks - begin);
-      int32_t first = 0;
-      int32_t end = num_early(item, begin, count);
-      while (first < count) {
-        if (end == 0 && !has_query) {
+      const int32_t end = min(begin + 32, num_blocks);
+#pragma unroll 1
+      for (int32_t block = begin; block < end; block += kStageBlocks) {
+        if (!has_query && block >= S::kStages * kStageBlocks) {
           send_query(item);
           has_query = true;
         }
-        if (end == 0) end = count;
-        send_blocks(source, first, end - first);
-        first = end;
-        end = 0;
+        const int32_t count = min(kStageBlocks, num_blocks - block);
+        const bool has_newest =
+            item.has_newest() && block + count == num_blocks;
+        send_stage(item, source, block - begin, count, has_newest, has_query);
       }
     }
     if (!has_query) send_query(item);

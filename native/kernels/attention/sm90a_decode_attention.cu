@@ -5,11 +5,11 @@
 #include "native/kernels/attention/decode_attention.hpp"
 #include "native/kernels/attention/decode_combine.hpp"
 #include "native/kernels/attention/decode_items.hpp"
-#include "native/kernels/attention/decode_merge.hpp"
-#include "native/kernels/attention/decode_products.hpp"
+#include "native/kernels/attention/decode_scores.hpp"
 #include "native/kernels/attention/decode_share.hpp"
 #include "native/kernels/attention/decode_start.hpp"
 #include "native/kernels/attention/decode_stream.hpp"
+#include "native/kernels/attention/decode_values.hpp"
 #include "native/kernels/kv_cache.hpp"
 #include "native/ptx/approximate.hpp"
 
@@ -21,11 +21,10 @@ using namespace decode;
 constexpr int32_t kFewRows = 16;
 
 template <typename S>
-__device__ Progress stream_items(const Arguments& args, Shared<S>& shared) {
+__device__ void stream_items(const Arguments& args, Shared<S>& shared) {
   Stream<S> stream = {args, shared, static_cast<int32_t>(threadIdx.x) % 32,
                       args.waits_first};
-  Walk walk(args, shared);
-  Progress progress;
+  Walk<S> walk(args, shared);
   Item next = walk.take_or_nothing();
   int32_t next_page = stream.page_of_lane(next, 0);
   while (next.has_splits()) {
@@ -34,78 +33,12 @@ __device__ Progress stream_items(const Arguments& args, Shared<S>& shared) {
     next = walk.take_or_nothing();
     next_page = stream.page_of_lane(next, 0);
     stream.send_item(item, page);
-    progress.num_splits += item.end_split - item.first_split;
-    progress.num_parts += num_parts<S>(item.num_blocks());
   }
   stream.wait();
-  return progress;
 }
 
 template <typename S>
-__device__ Progress attend_items(const Arguments& args, Shared<S>& shared) {
-  Consumer<S> consumer = {args, shared};
-  consumer.ring.slot = static_cast<int32_t>(threadIdx.x) / 32 * S::kStepBlocks;
-  Progress progress;
-  for (Walk walk(args, shared); !walk.is_done();) {
-    const Item item = walk.take();
-    const float scale = args.scale * scale_of<S>(args.key_scale, item.kv_head);
-    uint32_t query[S::kSteps][4];
-    consumer.take_query(query);
-    int32_t rest = item.end - item.begin;
-    do {
-      State<S> state;
-      consumer.attend(query, scale, min(rest, kSplitTokens), progress.num_parts,
-                      state);
-      hand_over<S>(shared, state, args.group, progress.num_splits);
-      progress.num_parts +=
-          num_parts<S>(num_blocks_of(min(rest, kSplitTokens)));
-      ++progress.num_splits;
-      rest -= kSplitTokens;
-    } while (rest > 0);
-  }
-  ptx::warp_arrive(&shared.last_full);
-  return progress;
-}
-
-template <typename S>
-__device__ Progress merge_items(const Arguments& args, Shared<S>& shared) {
-  const int32_t warp =
-      (static_cast<int32_t>(threadIdx.x) - S::kFirstMergeThread) / 32;
-  Progress progress;
-  for (Walk walk(args, shared); !walk.is_done();) {
-    const Item item = walk.take();
-#pragma unroll 1
-    for (int32_t split = item.first_split; split < item.end_split; ++split) {
-      if (!walk.is_done() || !item.is_last(split)) {
-        const Split merged(args, item, split);
-        ptx::barrier_wait(&shared.merge_full, progress.num_splits & 1);
-        merge_split<S>(args, shared, merged, progress.num_parts, warp,
-                       kMergeThreads / 32);
-        ptx::warp_arrive(&shared.merge_empty);
-      }
-      progress.num_parts += num_parts<S>(item.blocks_of(split));
-      ++progress.num_splits;
-    }
-  }
-  return progress;
-}
-
-template <typename S>
-__device__ void merge_last(const Arguments& args, Shared<S>& shared,
-                           const Progress& progress) {
-  if (progress.num_splits == 0) return;
-  const Item item = last_item(args, shared);
-  const int32_t split = item.end_split - 1;
-  const int32_t parts_before =
-      progress.num_parts - num_parts<S>(item.blocks_of(split));
-  const Split merged(args, item, split);
-  ptx::barrier_wait(&shared.last_full, 0);
-  merge_split<S>(args, shared, merged, parts_before,
-                 static_cast<int32_t>(threadIdx.x) / 32, S::kThreads / 32);
-}
-
-template <typename S>
-__global__ __launch_bounds__(S::kThreads,
+__global__ __launch_bounds__(kThreads,
                              1) void decode_attention_kernel(Arguments args) {
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& shared = *reinterpret_cast<Shared<S>*>(memory);
@@ -113,17 +46,17 @@ __global__ __launch_bounds__(S::kThreads,
   if (args.waits_first) ptx::wait_for_predecessor();
   prepare<S>(args, shared);
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / 32;
-  Progress progress;
-  if (warp == S::kWarps) {
-    progress = stream_items<S>(args, shared);
+  if (warp == kStreamWarp) {
+    stream_items<S>(args, shared);
     list_open_contexts<S>(args, shared);
   } else {
     ptx::wait_for_predecessor();
     if (!args.has_few_rows) ptx::let_successor_start();
-    progress = warp < S::kWarps ? attend_items<S>(args, shared)
-                                : merge_items<S>(args, shared);
+    if (warp < kScoreWarps)
+      score_items<S>(args, shared);
+    else
+      value_items<S>(args, shared);
   }
-  merge_last<S>(args, shared, progress);
   combine_contexts<S>(args, shared);
 }
 
@@ -133,13 +66,13 @@ constexpr int32_t padded_dims(int32_t dtype, int32_t head_dim) {
 
 struct ScratchLayout {
   int64_t splits_of_share;
-  int64_t weights;
-  int64_t sums;
+  int64_t partials;
   int64_t bytes;
 };
 
 struct ScratchShape {
   int64_t num_segments;
+  int64_t blocks_of_context;
   int64_t splits_of_context;
   int64_t num_heads;
   int64_t num_kv_heads;
@@ -148,11 +81,11 @@ struct ScratchShape {
 
 ScratchLayout layout_of_slots(const ScratchShape& shape, int64_t num_slots) {
   const int64_t rows = num_slots * (shape.num_heads / shape.num_kv_heads);
-  const int64_t dims = padded_dims(GLM_DTYPE_F8_E4M3, shape.head_dim);
+  const int64_t values =
+      padded_dims(GLM_DTYPE_F8_E4M3, shape.head_dim) + kPartialExtra;
   ScratchLayout layout = {};
-  layout.weights = int64_t{kMostShares} * kCounterStride * 4;
-  layout.sums = layout.weights + round_up(rows * 8, 256);
-  layout.bytes = layout.sums + rows * dims * 4;
+  layout.partials = int64_t{kMostShares} * kCounterStride * 4;
+  layout.bytes = layout.partials + rows * values * 4;
   return layout;
 }
 
@@ -195,7 +128,7 @@ void launch_segments(const Context& context, const Arguments& arguments,
                      int64_t num_blocks) {
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(num_blocks));
-  shape.block = dim3(S::kThreads);
+  shape.block = dim3(kThreads);
   shape.shared_bytes = static_cast<int64_t>(
       sizeof(Shared<S>) + arguments.num_segments * sizeof(Segment));
   launch("attention: decode", context.stream, shape, decode_attention_kernel<S>,
@@ -226,8 +159,9 @@ ScratchShape scratch_shape(const glm_attention_args& args) {
       int64_t{args.segments.page_table_stride} * args.cache->page_size,
       INT32_MAX);
   ScratchShape shape = {};
+  shape.blocks_of_context = counted_blocks(static_cast<int32_t>(context));
   shape.splits_of_context =
-      num_splits(counted_blocks(static_cast<int32_t>(context)));
+      ceil_divide(shape.blocks_of_context, split_blocks(args.cache->head_dim));
   shape.num_heads = args.num_heads;
   shape.num_kv_heads = args.cache->num_kv_heads;
   shape.head_dim = args.cache->head_dim;
@@ -235,11 +169,10 @@ ScratchShape scratch_shape(const glm_attention_args& args) {
 }
 
 int64_t blocks_of_grid(const Context& context, const ScratchShape& shape) {
-  const int64_t splits =
-      shape.num_segments * shape.num_kv_heads * shape.splits_of_context;
-  const int64_t blocks =
-      std::min<int64_t>(context.num_multiprocessors, kMostShares);
-  return std::min(splits, blocks);
+  const int64_t wanted = shape.num_segments * shape.num_kv_heads *
+                         ceil_divide(shape.blocks_of_context, kGridBlocks);
+  return std::min<int64_t>(
+      {wanted, context.num_multiprocessors, int64_t{kMostShares}});
 }
 
 ScratchLayout scratch_layout(const Context& context,
@@ -287,8 +220,7 @@ void place_scratch(const Context& context, const ScratchShape& shape,
   auto* scratch = static_cast<uint8_t*>(context.scratch.data);
   arguments.splits_of_share = static_cast<int32_t>(layout.splits_of_share);
   arguments.counters = reinterpret_cast<uint32_t*>(scratch);
-  arguments.weights = reinterpret_cast<float2*>(scratch + layout.weights);
-  arguments.sums = reinterpret_cast<float*>(scratch + layout.sums);
+  arguments.partials = reinterpret_cast<float*>(scratch + layout.partials);
 }
 
 }
@@ -320,7 +252,9 @@ void decode_attention(const Context& context, const glm_attention_args& args,
 int64_t decode_attention_scratch_bytes(const glm_workspace_shape& shape) {
   ScratchShape most = {};
   most.num_segments = std::min<int64_t>(shape.max_sequences, kSegmentsOfLaunch);
-  most.splits_of_context = num_splits(counted_blocks(shape.max_context)) + 1;
+  most.splits_of_context = num_splits(counted_blocks(shape.max_context),
+                                      split_blocks(shape.head_dim)) +
+                           1;
   most.num_heads = shape.num_heads;
   most.num_kv_heads = shape.num_kv_heads;
   most.head_dim = shape.head_dim;

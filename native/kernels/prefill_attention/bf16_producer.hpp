@@ -87,11 +87,10 @@ __device__ inline void stream_tiles(const Parameters& parameters,
   for (int32_t turn = 0; item_index(turn) < count; ++turn) {
     const Item item =
         make_item<Tile>(parameters, control.table, item_index(turn));
-    Copy next = look_up<Tile>(parameters, item, item.num_key_tiles - 1,
-                              lane.block, lane.copies);
-    for (int32_t tile = item.num_key_tiles - 1; tile >= 0; --tile) {
+    Copy next = look_up<Tile>(parameters, item, 0, lane.block, lane.copies);
+    for (int32_t tile = 0; tile < item.num_key_tiles; ++tile) {
       const Copy copy = next;
-      next = look_up<Tile>(parameters, item, tile - 1, lane.block, lane.copies);
+      next = look_up<Tile>(parameters, item, tile + 1, lane.block, lane.copies);
       wait_empty(ring, cursor);
       fill_tile<Tile, side>(parameters, item, lane, copy,
                             side == Side::kKeys ? buffers.key(cursor.slot)

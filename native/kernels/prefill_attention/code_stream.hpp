@@ -50,11 +50,17 @@ struct CodeStream {
   int32_t turn;
   int32_t tile;
   int32_t first_tile;
+  int32_t end_tile;
   const uint8_t* source;
 
   __device__ CodeStream(const Parameters& given, const SegmentTable& segments,
                         const Staging<Tile>& ring)
-      : parameters(given), table(segments), staging(ring), turn(-1), tile(0) {
+      : parameters(given),
+        table(segments),
+        staging(ring),
+        turn(-1),
+        tile(-1),
+        end_tile(0) {
     begin_tile();
 #pragma unroll 1
     for (int32_t slot = 0; slot < Tile::kStagedBlocks; ++slot) {
@@ -64,13 +70,16 @@ struct CodeStream {
   }
 
   __device__ void begin_tile() {
-    const bool begins_item = --tile < 0;
+    const bool begins_item = ++tile >= end_tile;
     turn += begins_item;
-    if (!begins_item && tile > first_tile - kTilesAtOnce) return;
+    if (!begins_item && tile < first_tile + kTilesAtOnce) return;
     const int32_t index = item_index(turn);
     if (index >= num_items(parameters, table)) return;
     const Item item = make_item<Tile>(parameters, table, index);
-    if (begins_item) tile = item.num_key_tiles - 1;
+    if (begins_item) {
+      tile = 0;
+      end_tile = item.num_key_tiles;
+    }
     find_sources(item);
   }
 
@@ -79,7 +88,7 @@ struct CodeStream {
     const int32_t lane = threadIdx.x % kWarpThreads;
     const CodeBlock<Tile> block(lane % kWarpTileCopies);
     const Copy copy =
-        look_up<Tile>(parameters, item, tile - lane / kWarpTileCopies,
+        look_up<Tile>(parameters, item, tile + lane / kWarpTileCopies,
                       block.tile_block, true);
     first_tile = tile;
     source = static_cast<const uint8_t*>(cache.data) +
@@ -89,14 +98,14 @@ struct CodeStream {
   }
 
   __device__ void advance(int32_t step) {
-    if (tile >= 0 && step == kWarpTileBlocks - 1) begin_tile();
+    if (tile < end_tile && step == kWarpTileBlocks - 1) begin_tile();
   }
 
   __device__ void request(int32_t slot, int32_t step) const {
-    if (tile < 0) return;
+    if (tile >= end_tile) return;
     const int32_t lane = threadIdx.x % kWarpThreads;
     if (lane ==
-        (first_tile - tile) * kWarpTileCopies + step % kWarpTileCopies) {
+        (tile - first_tile) * kWarpTileCopies + step % kWarpTileCopies) {
       const int32_t half = step / kWarpTileCopies * Tile::kCodeHalves;
       ptx::barrier_expect(&staging.full[slot], kBlockHalfBytes);
       ptx::bulk_copy(staging.block(slot), source + half * kBlockHalfBytes,

@@ -9,7 +9,8 @@ template <typename Tile>
 struct Accumulators {
   float scores[Tile::kKeys / 2];
   uint32_t weights[Tile::kKeys / 16][4];
-  float output[Tile::kValueParts][Tile::kValueColumns / 2];
+  float part[Tile::kValueColumns / 2];
+  float output[Tile::kValueParts][Tile::kValueColumns / 2] = {};
   RowState rows;
   float factor;
 };
@@ -25,22 +26,19 @@ struct Consumer {
   Cursor<Tile::kQueryBuffers> queries;
 
   __device__ void multiply_keys(Accumulators<Tile>& state);
-  __device__ void multiply_values(Accumulators<Tile>& state, bool accumulate);
+  __device__ void multiply_values(Accumulators<Tile>& state, int32_t part);
+  __device__ void weigh(const Item& item, int32_t tile, bool masked,
+                        Accumulators<Tile>& state, float (&tops)[kThreadRows],
+                        float (&totals)[kThreadRows]);
   __device__ void begin(const Item& item, Accumulators<Tile>& state);
   template <bool masked>
   __device__ void advance(const Item& item, int32_t tile,
                           Accumulators<Tile>& state);
-  __device__ void finish(Accumulators<Tile>& state, bool accumulate);
+  __device__ void finish(Accumulators<Tile>& state);
   __device__ void attend(const Item& item, Accumulators<Tile>& state);
   __device__ void take_turn();
   __device__ void pass_turn();
 };
-
-template <int32_t parts, int32_t count>
-__device__ inline void hold_all(float (&output)[parts][count]) {
-#pragma unroll
-  for (int32_t part = 0; part < parts; ++part) ptx::hold(output[part]);
-}
 
 __device__ inline uint64_t value_descriptor(uint32_t address,
                                             int32_t half_stride) {
@@ -82,19 +80,18 @@ __device__ void Consumer<Tile>::multiply_keys(Accumulators<Tile>& state) {
 
 template <typename Tile>
 __device__ void Consumer<Tile>::multiply_values(Accumulators<Tile>& state,
-                                                bool accumulate) {
-  constexpr int32_t kPartBytes =
-      Tile::kValueColumns / kHalfDims * Tile::kTileHalfBytes;
-  const uint64_t value = value_descriptor(
-      ptx::shared_address(buffers.value(values.slot)), Tile::kTileHalfBytes);
+                                                int32_t part) {
+  const uint64_t value =
+      value_descriptor(ptx::shared_address(buffers.value(values.slot)) +
+                           part * Tile::kTileHalfBytes,
+                       Tile::kTileHalfBytes);
+  ptx::hold(state.part);
+  ptx::wgmma_fence();
 #pragma unroll
   for (int32_t step = 0; step < Tile::kKeyBlocks; ++step)
-#pragma unroll
-    for (int32_t part = 0; part < Tile::kValueParts; ++part)
-      Tile::Products::template Output<Tile::kValueColumns>::multiply(
-          state.output[part], state.weights[step],
-          value + ((part * kPartBytes + step * kBlockHalfBytes) >> 4),
-          accumulate || step > 0);
+    Tile::Products::template Output<Tile::kValueColumns>::multiply(
+        state.part, state.weights[step], value + (step * kBlockHalfBytes >> 4),
+        step > 0);
   ptx::wgmma_commit();
 }
 
@@ -113,6 +110,22 @@ __device__ void Consumer<Tile>::pass_turn() {
 }
 
 template <typename Tile>
+__device__ void Consumer<Tile>::weigh(const Item& item, int32_t tile,
+                                      bool masked, Accumulators<Tile>& state,
+                                      float (&tops)[kThreadRows],
+                                      float (&totals)[kThreadRows]) {
+  if (masked) {
+    int32_t positions[kThreadRows];
+    row_positions<Tile>(item, parameters.group, index, positions);
+    mask_future(state.scores, tile * Tile::kKeys, positions);
+  }
+#pragma unroll
+  for (int32_t row = 0; row < kThreadRows; ++row)
+    tops[row] = row_maximum(state.scores, row);
+  weigh_tile<Tile::kParts>(state.scores, tops, state.factor, totals);
+}
+
+template <typename Tile>
 __device__ void Consumer<Tile>::begin(const Item& item,
                                       Accumulators<Tile>& state) {
   wait_full(control.queries, queries);
@@ -123,10 +136,11 @@ __device__ void Consumer<Tile>::begin(const Item& item,
   ptx::wgmma_wait<0>();
   ptx::hold(state.scores);
   release(control.keys, keys);
-  int32_t positions[kThreadRows];
-  row_positions<Tile>(item, parameters.group, index, positions);
-  mask_future(state.scores, (item.num_key_tiles - 1) * Tile::kKeys, positions);
-  update_softmax<true>(state.scores, state.rows, state.factor);
+  float tops[kThreadRows];
+  float totals[kThreadRows];
+  weigh(item, 0, item.num_open_tiles == 0, state, tops, totals);
+  state.rows.take(tops, state.factor);
+  state.rows.add(totals);
   pack_weights<typename Tile::Products>(state.scores, state.weights);
 }
 
@@ -134,42 +148,54 @@ template <typename Tile>
 template <bool masked>
 __device__ void Consumer<Tile>::advance(const Item& item, int32_t tile,
                                         Accumulators<Tile>& state) {
-  const bool accumulate = tile < item.num_key_tiles - 2;
+  constexpr int32_t kLast = Tile::kValueParts - 1;
+  wait_full(control.values, values);
   wait_full(control.keys, keys);
   take_turn();
+  multiply_values(state, 0);
   ptx::hold(state.scores);
-  hold_all(state.output);
   ptx::wgmma_fence();
   multiply_keys(state);
-  wait_full(control.values, values);
-  multiply_values(state, accumulate);
+#pragma unroll
+  for (int32_t part = 0; part < kLast; ++part) {
+    if (part == 0)
+      ptx::wgmma_wait<1>();
+    else
+      ptx::wgmma_wait<0>();
+    ptx::hold(state.part);
+    fold_part(state.part, state.rows.folds, state.output[part]);
+    multiply_values(state, part + 1);
+  }
   pass_turn();
-  ptx::wgmma_wait<1>();
+  if (kLast > 0)
+    ptx::wgmma_wait<1>();
+  else
+    ptx::wgmma_wait<0>();
   ptx::hold(state.scores);
   release(control.keys, keys);
-  if (masked) {
-    int32_t positions[kThreadRows];
-    row_positions<Tile>(item, parameters.group, index, positions);
-    mask_future(state.scores, tile * Tile::kKeys, positions);
-  }
-  update_softmax<masked>(state.scores, state.rows, state.factor);
+  float tops[kThreadRows];
+  float totals[kThreadRows];
+  weigh(item, tile, masked, state, tops, totals);
   ptx::wgmma_wait<0>();
-  hold_all(state.output);
+  ptx::hold(state.part);
   release(control.values, values);
+  fold_part(state.part, state.rows.folds, state.output[kLast]);
+  state.rows.take(tops, state.factor);
+  state.rows.add(totals);
   pack_weights<typename Tile::Products>(state.scores, state.weights);
-  rescale(state.output, state.rows.scale);
 }
 
 template <typename Tile>
-__device__ void Consumer<Tile>::finish(Accumulators<Tile>& state,
-                                       bool accumulate) {
+__device__ void Consumer<Tile>::finish(Accumulators<Tile>& state) {
   release(control.queries, queries);
   wait_full(control.values, values);
-  hold_all(state.output);
-  ptx::wgmma_fence();
-  multiply_values(state, accumulate);
-  ptx::wgmma_wait<0>();
-  hold_all(state.output);
+#pragma unroll
+  for (int32_t part = 0; part < Tile::kValueParts; ++part) {
+    multiply_values(state, part);
+    ptx::wgmma_wait<0>();
+    ptx::hold(state.part);
+    fold_part(state.part, state.rows.folds, state.output[part]);
+  }
   release(control.values, values);
 }
 
@@ -177,10 +203,10 @@ template <typename Tile>
 __device__ void Consumer<Tile>::attend(const Item& item,
                                        Accumulators<Tile>& state) {
   begin(item, state);
-  int32_t tile = item.num_key_tiles - 2;
-  for (; tile >= item.num_open_tiles; --tile) advance<true>(item, tile, state);
-  for (; tile >= 0; --tile) advance<false>(item, tile, state);
-  finish(state, item.num_key_tiles > 1);
+  int32_t tile = 1;
+  for (; tile < item.num_open_tiles; ++tile) advance<false>(item, tile, state);
+  for (; tile < item.num_key_tiles; ++tile) advance<true>(item, tile, state);
+  finish(state);
 }
 
 template <typename Tile>
@@ -199,8 +225,9 @@ __device__ inline void consume(const Parameters& parameters,
     consumer.attend(item, state);
     const int32_t row = item.first_row + index * kConsumerRows +
                         thread / kWarpThreads * 16 + thread % kWarpThreads / 4;
-    store_row<Tile>(parameters, item, row, 0, state.rows.sum[0], state.output);
-    store_row<Tile>(parameters, item, row + 8, 1, state.rows.sum[1],
+    store_row<Tile>(parameters, item, row, 0, state.rows.totals[0],
+                    state.output);
+    store_row<Tile>(parameters, item, row + 8, 1, state.rows.totals[1],
                     state.output);
   }
 }

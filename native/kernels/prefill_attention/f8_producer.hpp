@@ -97,11 +97,10 @@ struct Widener {
   __device__ void serve(const Item& item) {
     begin_queries(item);
     places = LanePlaces();
-    for (int32_t tile = item.num_key_tiles - 1; tile >= 0; --tile) {
+    for (int32_t tile = 0; tile < item.num_key_tiles; ++tile) {
 #pragma unroll 1
       for (int32_t step = 0; step < kWarpTileBlocks; ++step) {
-        if (step == kWarpTileCopies && tile == item.num_key_tiles - 1)
-          finish_queries();
+        if (step == kWarpTileCopies && tile == 0) finish_queries();
         widen_next(item, tile, step);
       }
       tiles.advance();

@@ -63,7 +63,7 @@ __device__ inline void store_row(
     for (int32_t j = 0; j < kQuadThreads; ++j) {
       const float* place =
           &output[(i + j) / kPartFragments]
-                 [(i + j) % kPartFragments * kFragment + thread_row * 2];
+                 [(i + j) % kPartFragments * kFragmentScores + thread_row * 2];
       words[j] =
           pack_bf16(__fmul_rn(place[0], inverse), __fmul_rn(place[1], inverse));
     }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "native/kernels/layout.hpp"
+#include "native/kernels/attention/context_splits.hpp"
 
 namespace glm::kernels::prefill_attention_detail {
 
@@ -26,11 +26,13 @@ struct Tiling {
   using Products = Bf16Products;
   static constexpr bool kHasScales = false;
   static constexpr int32_t kHalves = halves;
-  static constexpr int32_t kKeys = halves <= 2 ? 128 : 64;
+  static constexpr int32_t kKeys =
+      split_blocks(halves * kHalfDims) * kBlockTokens;
+  static constexpr int32_t kParts = kKeys / (kPartBlocks * kBlockTokens);
   static constexpr int32_t kStages = 2;
   static constexpr int32_t kQueryBuffers = halves <= 2 ? 2 : 1;
-  static constexpr int32_t kValueColumns = halves % 2 == 0 ? 128 : 64;
-  static constexpr int32_t kValueParts = halves * kHalfDims / kValueColumns;
+  static constexpr int32_t kValueColumns = kHalfDims;
+  static constexpr int32_t kValueParts = halves;
   static constexpr int32_t kKeyBlocks = kKeys / kBlockTokens;
   static constexpr int32_t kNumCopies = kKeyBlocks * halves;
   static constexpr int32_t kTileHalfBytes = kKeys * kHalfBytes;
