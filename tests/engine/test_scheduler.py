@@ -167,7 +167,10 @@ def test_a_second_turn_computes_neither_prompt_nor_answer_again(max_tokens, num_
     assert events[-1].cached_tokens == cached
     assert before["cached_pages"] == cached // 4
     assert info["num_cached_tokens"] == cached
-    assert info["num_prefill_tokens"] - before["num_prefill_tokens"] == 5 + max_tokens + num_asked - cached
+    assert (
+        info["num_prefill_tokens"] - before["num_prefill_tokens"]
+        == 5 + max_tokens + num_asked - cached
+    )
     assert list(outputs_of(events).values()) == [expected_tokens(second)]
 
 

@@ -1,4 +1,4 @@
-"""A conversation's next turn reuses the pages of its prompt and of its answers, with the same bits."""
+"""A conversation's next turn reuses the pages of prompts and of answers, with the same bits."""
 
 from dataclasses import replace
 

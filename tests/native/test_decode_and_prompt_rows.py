@@ -1,6 +1,6 @@
-"""A row of attention has the same bits as a decode row, as a prompt row alone, and amid a prompt."""
+"""A row of attention has the same bits as a decode row, a prompt row alone, and amid a prompt."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +23,11 @@ SPREAD = 3
 
 
 @dataclass
-class Sequence:
+class Tokens:
     """A cache of NaN whose slots are written token by token, and the queries of all tokens."""
 
     cache: PagedCache
-    pages: tuple[int, ...]
+    pages: Sequence[int]
     qkv: np.ndarray
     query: np.ndarray
     num_stored: int = 0
@@ -56,7 +56,7 @@ def head_scales(heads: Heads) -> HeadScales:
     return HeadScales(key.astype(np.float32), value.astype(np.float32))
 
 
-def sequence_of(device, heads: Heads, dtype: int | None, page_size: int = PAGE_SIZE) -> Sequence:
+def tokens_of(device, heads: Heads, dtype: int | None, page_size: int = PAGE_SIZE) -> Tokens:
     """Tokens of magnitudes that differ by 64, so that the greatest score changes on the way."""
     num_pages = -(-LENGTH // page_size) + 3
     scales = NO_SCALES if dtype is None else head_scales(heads)
@@ -67,7 +67,7 @@ def sequence_of(device, heads: Heads, dtype: int | None, page_size: int = PAGE_S
     values = magnitudes * rng.standard_normal((LENGTH, heads.qkv_width))
     pages = tuple(rng.permutation(num_pages).tolist())
     query = np.full((LENGTH, heads.num_heads * heads.head_dim), np.nan, np.float32)
-    return Sequence(cache, pages, op.as_activation(device, values), query)
+    return Tokens(cache, pages, op.as_activation(device, values), query)
 
 
 def row(context: int) -> slice:
@@ -75,33 +75,33 @@ def row(context: int) -> slice:
     return slice(context - 1, context)
 
 
-def rows_over_what_is_stored(sequence: Sequence) -> Iterator[tuple[str, slice, np.ndarray]]:
+def rows_over_what_is_stored(tokens: Tokens) -> Iterator[tuple[str, slice, np.ndarray]]:
     """Rows of every context computed each way, with NaN in every slot behind the context."""
     for context in CONTEXTS:
-        sequence.store_to(context)
+        tokens.store_to(context)
         for num_decode, kind in enumerate(("prompt row", "decode row")):
-            yield kind, row(context), sequence.attend([row(context)], num_decode)
+            yield kind, row(context), tokens.attend([row(context)], num_decode)
         for size in CHUNK_SIZES:
             chunk = slice(max(0, context - size), context)
-            yield f"chunk of {size}", chunk, sequence.attend([chunk])
+            yield f"chunk of {size}", chunk, tokens.attend([chunk])
 
 
-def rows_of_one_step(sequence: Sequence) -> Iterator[tuple[str, slice, np.ndarray]]:
+def rows_of_one_step(tokens: Tokens) -> Iterator[tuple[str, slice, np.ndarray]]:
     """Decode rows, prompts of one row and chunks beside each other."""
     decode = [row(context) for context in range(1, LENGTH + 1, EVERY)]
     prompts = [*map(row, CONTEXTS), slice(37, 200), slice(700, LENGTH)]
     for parts, num_decode in ((decode, len(decode)), ([*decode[::9], *prompts], len(decode[::9]))):
-        rows = sequence.attend(parts, num_decode)
+        rows = tokens.attend(parts, num_decode)
         ends = np.cumsum([part.stop - part.start for part in parts])
         for part, each in zip(parts, np.split(rows, ends[:-1]), strict=True):
             yield f"among {len(parts)} segments", part, each
 
 
-def assert_one_arithmetic(sequence: Sequence) -> None:
-    computed = list(rows_over_what_is_stored(sequence))
-    whole = sequence.attend([slice(0, LENGTH)])
+def assert_one_arithmetic(tokens: Tokens) -> None:
+    computed = list(rows_over_what_is_stored(tokens))
+    whole = tokens.attend([slice(0, LENGTH)])
     assert np.all(np.isfinite(whole))
-    for kind, part, rows in (*computed, *rows_of_one_step(sequence)):
+    for kind, part, rows in (*computed, *rows_of_one_step(tokens)):
         message = f"{kind}, tokens {part.start} to {part.stop}"
         np.testing.assert_array_equal(rows.view(np.uint32), whole[part].view(np.uint32), message)
 
@@ -111,10 +111,10 @@ def assert_one_arithmetic(sequence: Sequence) -> None:
 def test_a_row_has_one_arithmetic(device, heads, dtype):
     if dtype == FP8 and not device.facts.keeps_fp8_pages:
         pytest.skip("this device keeps no pages of E4M3: --device-kind cuda runs it")
-    assert_one_arithmetic(sequence_of(device, heads, dtype))
+    assert_one_arithmetic(tokens_of(device, heads, dtype))
 
 
 @pytest.mark.parametrize("page_size", [1, 3, 48, 128])
 def test_pages_of_other_sizes(device, page_size):
     page_size = device.page_size(page_size)
-    assert_one_arithmetic(sequence_of(device, Heads(6, 2, 64), None, page_size))
+    assert_one_arithmetic(tokens_of(device, Heads(6, 2, 64), None, page_size))
