@@ -94,6 +94,19 @@ def ragged_batches() -> list[list[tuple[int, int]]]:
     ]
 
 
+def attention_contexts() -> list[int]:
+    """Context lengths on both sides of blocks of 16 tokens, tiles of 64 and 128, splits of 256."""
+    return [1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 130, 255, 256, 257, 300, 513, 1000]
+
+
+def attention_heads() -> list[tuple[int, int, int]]:
+    """(num_heads, num_kv_heads, head_dim): every group beside a usual head_dim, and head_dims
+    from 1 to 256 on both sides of what kernels pad to."""
+    groups = [(group, 1, 128) for group in (1, 2, 3, 5, 12, 16)]
+    sizes = (1, 7, 10, 32, 63, 64, 65, 96, 127, 129, 192, 193, 256)
+    return [*groups, *((6, 2, size) for size in sizes), (24, 2, 128), (12, 1, 256), (3, 3, 80)]
+
+
 def shape_name(shape: Iterable[int]) -> str:
     return "x".join(str(size) for size in shape)
 

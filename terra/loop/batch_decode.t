@@ -6,10 +6,6 @@ local C = abi.C
 
 local Sequence = sequence.Sequence
 
-local terra runs_prefill_row(item : &Sequence) : bool
-  return item:num_uncomputed() == 0 and item.last_row_is_prefill
-end
-
 return function(Loop)
   terra Loop:check_batch_state(num_states : int32, states : &&Sequence, index : int32, num_steps : int32, message : &C.glm_message) : int32
     status.try(self:check_state(states[index], num_steps, message))
@@ -57,28 +53,12 @@ return function(Loop)
     return C.GLM_OK
   end
 
-  terra Loop:add_batch_row(item : &Sequence, is_prefill : bool)
-    var position = item.tokens.size - 1
-    if is_prefill then
-      self.step:add_segment(item.table_row, position, 1, item.tokens.data, self.options.page_size)
-    else
-      self.step:add_decode_segment(item.table_row, position, item.tokens.data, self.options.page_size)
-      item.last_row_is_prefill = false
-    end
-    item.sample_row = self.scheduler:add_sample_row(item)
-  end
-
   terra Loop:write_batch_step(num_states : int32, states : &&Sequence)
     self.step:begin()
     for i = 0, num_states do
-      if not runs_prefill_row(states[i]) then
-        self:add_batch_row(states[i], false)
-      end
-    end
-    for i = 0, num_states do
-      if runs_prefill_row(states[i]) then
-        self:add_batch_row(states[i], true)
-      end
+      var item = states[i]
+      self.step:add_decode_segment(item.table_row, item.tokens.size - 1, item.tokens.data, self.options.page_size)
+      item.sample_row = self.scheduler:add_sample_row(item)
     end
   end
 

@@ -127,7 +127,6 @@ return function(Loop)
     end
     status.try(self:run_step(message))
     item.num_computed = begin + count
-    item.last_row_is_prefill = true
     var num_rows = self.step.num_logit_rows
     return self:check_logits(self.step.logits, num_rows, item.num_computed - num_rows, message)
   end
@@ -204,7 +203,6 @@ return function(Loop)
     end
     status.try(self:run_step(message))
     item.num_computed = item.num_computed + 1
-    item.last_row_is_prefill = false
     return self:check_logits(logits, self.step.num_logit_rows, item.num_computed - 1, message)
   end
 

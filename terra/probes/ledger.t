@@ -35,8 +35,6 @@ local struct LedgerRanks {
   num_landed : int32
 }
 
-local prefill_mark = 16777216
-
 terra LedgerRanks:init(shape : batch.StepShape, num_pages : int32, page_size : int32) : bool
   C.memset(self, 0, sizeof(LedgerRanks))
   self.is_usable = true
@@ -75,11 +73,7 @@ end
 
 terra LedgerRanks:store(plan : &StepPlan)
   for row = 0, plan.num_tokens do
-    var cell = plan.inputs.token_ids[row] + 1
-    if row >= plan.num_decode_tokens then
-      cell = cell + prefill_mark
-    end
-    self.cells[plan.inputs.slots[row]] = cell
+    self.cells[plan.inputs.slots[row]] = plan.inputs.token_ids[row] + 1
   end
 end
 

@@ -20,13 +20,13 @@ terra Scheduler:share_page(item : &Sequence, index : int32, canonical : int32)
   end
 end
 
-terra Scheduler:register_prompt_pages(item : &Sequence)
+terra Scheduler:register_pages(item : &Sequence)
   if not self.options.prefix_cache then
     return
   end
+  check.invariant(item.num_computed <= item.tokens.size, "pages of tokens that are not known enter the prefix cache")
   var page_size = self.options.page_size
-  var computed = terralib.select(item.num_computed < item.prompt_length, item.num_computed, item.prompt_length)
-  while (item.num_registered + 1) * page_size <= computed do
+  while (item.num_registered + 1) * page_size <= item.num_computed do
     var index = item.num_registered
     var parent = none
     if index > 0 then
@@ -83,7 +83,7 @@ terra Scheduler:post_token(item : &Sequence, row : int32, token : int32)
   end
 end
 
-terra Scheduler:withdraw_prompt_pages(item : &Sequence)
+terra Scheduler:withdraw_pages(item : &Sequence)
   while item.num_registered > 0 and self.pool:withdraw(item.pages.data[item.num_registered - 1]) do
     item.num_registered = item.num_registered - 1
   end
@@ -93,7 +93,7 @@ terra Scheduler:fail_not_finite(item : &Sequence)
   var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
   C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "the logits after position %lld (for token %d of the output) are not finite",
     item.tokens.size - 1, item:num_outputs())
-  self:withdraw_prompt_pages(item)
+  self:withdraw_pages(item)
   self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
 end
 
@@ -165,7 +165,7 @@ terra Scheduler:land(now_ns : int64)
     self.launched.data[i].sequence = nil
     if item ~= nil then
       item.num_pending = 0
-      self:register_prompt_pages(item)
+      self:register_pages(item)
       if segment.sample_row >= 0 then
         self:accept(item, segment.sample_row)
       end
@@ -218,6 +218,21 @@ terra Scheduler:table_is_current(item : &Sequence) : bool
   return true
 end
 
+terra Scheduler:is_registered(item : &Sequence) : bool
+  if item.num_registered * self.options.page_size > item.num_computed then
+    return false
+  end
+  var parent = none
+  for i = 0, item.num_registered do
+    var entry = self.pool:at(item.pages.data[i])
+    if not entry.is_registered or entry.parent ~= parent then
+      return false
+    end
+    parent = item.pages.data[i]
+  end
+  return true
+end
+
 terra Scheduler:is_consistent() : bool
   var references : int64 = 0
   for page = 0, self.pool.num_pages do
@@ -228,7 +243,7 @@ terra Scheduler:is_consistent() : bool
     return false
   end
   for i = 0, self.running.size do
-    if not self:table_is_current(self.running.data[i]) then
+    if not self:table_is_current(self.running.data[i]) or not self:is_registered(self.running.data[i]) then
       return false
     end
   end

@@ -56,7 +56,6 @@ local struct Sequence {
   was_late : bool
   cancel_requested : bool
   preempt_requested : bool
-  last_row_is_prefill : bool
   sample_row : int32
   owner : &opaque
 }

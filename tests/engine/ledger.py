@@ -23,7 +23,6 @@ from glm_engine.requests import (
 from tests.engine.probes import LedgerOptions, int32s, library
 
 MASK = 2**64 - 1
-PREFILL_MARK = 16777216
 IN_PROMPT = 0x80000000
 MULTIPLIER = 0x9E3779B97F4A7C15
 EVENT_CAPACITY = 256
@@ -58,10 +57,10 @@ def mix(value: int, added: int) -> int:
     return value ^ (value >> 29)
 
 
-def context_hash(tokens, prompt_length: int) -> int:
+def context_hash(tokens) -> int:
     result = 0
-    for position, token in enumerate(tokens):
-        result = mix(result, token + 1 + (PREFILL_MARK if position < prompt_length else 0))
+    for token in tokens:
+        result = mix(result, token + 1)
     return result
 
 
@@ -74,7 +73,7 @@ def has_penalties(sampling: Sampling) -> bool:
 
 
 def next_token(tokens, prompt_length: int, request: Request, vocab_size: int) -> int:
-    result = context_hash(tokens, prompt_length)
+    result = context_hash(tokens)
     for token, value in request.biases.items():
         result = mix(mix(result, token), int(value))
     if has_penalties(request.sampling):

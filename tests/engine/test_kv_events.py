@@ -70,6 +70,21 @@ def test_what_is_cached_of_each_prompt_is_foretold(engine):
     assert index.num_cleared == 0
 
 
+def test_what_is_cached_of_answers_is_foretold(engine):
+    index, random = PrefixIndex(), generator("kv events of answers")
+    for length in random.integers(1, 3 * PAGE_SIZE, 8).tolist():
+        prompt = random.integers(0, 2048, length).tolist()
+        first = Request(prompt=prompt, max_tokens=2 * PAGE_SIZE + 3, ignore_eos=True)
+        [answer] = run_requests(engine, [first])
+        catch_up(index, engine)
+        prompt = [*prompt, *answer.tokens]
+        foretold = index.num_cached_tokens(prompt, PAGE_SIZE)
+        assert foretold == (len(prompt) - 1) // PAGE_SIZE * PAGE_SIZE
+        [result] = run_requests(engine, [short(prompt)])
+        assert {event.cached_tokens for event in result.events} == {foretold}
+        catch_up(index, engine)
+
+
 def test_a_crowd_preemptions_and_another_size_of_the_pool_are_told(engine):
     index, random = PrefixIndex(), generator("kv events of a crowd")
     for num_pages in (NUM_PAGES, 20, 11, NUM_PAGES):

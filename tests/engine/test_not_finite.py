@@ -119,6 +119,39 @@ def test_a_request_that_shares_their_prefix_goes_on(spoilt):
         assert outcomes(engine, sound, [])[:2] == alone
 
 
+def drifting(prompt: list[int]) -> Request:
+    """It repeats one token until the frequency penalty makes way for the spoilt one."""
+    most = 60
+    biases = {SPOILT + 1: 1000.0, SPOILT: 940.0}
+    sampling = Sampling(frequency_penalty=2.0)
+    return replace(request_of(prompt, biases=biases, sampling=sampling), max_tokens=most)
+
+
+def test_pages_of_its_answer_leave_the_cache_too(spoilt):
+    prompt = sound_prompt(20)
+    options = {"max_batch": 4, "max_seq": 128, "page_size": 16}
+    with open_engine(spoilt, prefix_cache=True, **options) as engine:
+        [(tokens, end)] = ends_of(engine, [drifting(prompt)])
+        assert f"the logits after position {20 + len(tokens) - 1} " in end.message
+        assert tokens[-1] == SPOILT
+        assert len(tokens) > 16
+        assert engine.info()["cached_pages"] == 0
+        sound = [request_of([*prompt, *tokens[:-1], *sound_prompt(5)], biases={SPOILT: -100.0})]
+        *_, [(_, sound_end)] = outcomes(engine, [], sound)
+        assert (sound_end.kind, sound_end.cached_tokens) == ("finished", 0)
+
+
+def test_pages_of_its_answer_that_somebody_holds_stay(spoilt):
+    prompt = sound_prompt(20)
+    options = {"max_batch": 4, "max_seq": 128, "page_size": 16}
+    with open_engine(spoilt, prefix_cache=True, **options) as engine:
+        requests = [drifting(prompt), replace(drifting(prompt), biases={SPOILT + 1: 1000.0})]
+        (tokens, end), (others, other_end) = ends_of(engine, requests)
+        assert (end.kind, other_end.kind) == ("failed", "finished")
+        assert others[: len(tokens) - 1] == tokens[:-1]
+        assert engine.info()["cached_pages"] == (20 + len(others) - 1) // 16
+
+
 def test_a_prompt_and_a_state_name_the_position(spoilt):
     with open_engine(spoilt, max_seq=64) as engine:
         with pytest.raises(EngineError, match="after position 3 are not finite") as caught:

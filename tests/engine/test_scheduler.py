@@ -146,14 +146,89 @@ def test_cached_pages_of_the_prefix_itself_are_no_room_for_its_rest():
         assert list(ends_of(ledger.run())) == [hog_id, twin_id]
 
 
-def test_generated_tokens_do_not_enter_the_prefix_cache():
-    request = Request(prompt=prompt_of(5), max_tokens=20, ignore_eos=True)
+def second_turn(request: Request, num_asked: int, max_tokens: int = 4) -> Request:
+    """A request whose prompt is that of another with its whole answer, and more tokens."""
+    prompt = [*request.prompt, *expected_tokens(request), *prompt_of(num_asked, "asked")]
+    return Request(prompt=prompt, max_tokens=max_tokens, ignore_eos=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"plans_ahead": 1}, {"prefill_chunk": 3}], ids=str)
+@pytest.mark.parametrize("num_asked", [0, 1, 5])
+@pytest.mark.parametrize("max_tokens", [1, 2, 3, 4, 7, 20])
+def test_a_second_turn_computes_neither_prompt_nor_answer_again(max_tokens, num_asked, options):
+    first = Request(prompt=prompt_of(5), max_tokens=max_tokens, ignore_eos=True)
+    second = second_turn(first, num_asked)
+    with Ledger(**options) as ledger:
+        submitted_and_run(ledger, first)
+        before = ledger.info()
+        events = submitted_and_run(ledger, second)
+        info = ledger.info()
+    cached = (5 + max_tokens - 1) // 4 * 4
+    assert events[-1].cached_tokens == cached
+    assert before["cached_pages"] == cached // 4
+    assert info["num_cached_tokens"] == cached
+    assert (
+        info["num_prefill_tokens"] - before["num_prefill_tokens"]
+        == 5 + max_tokens + num_asked - cached
+    )
+    assert list(outputs_of(events).values()) == [expected_tokens(second)]
+
+
+def test_what_is_answered_so_far_is_there_for_others():
+    running = Request(prompt=prompt_of(5), max_tokens=40, ignore_eos=True)
+    prompt = [*running.prompt, *expected_tokens(running)[:10], 1]
+    other = Request(prompt=prompt, max_tokens=3, ignore_eos=True)
     with Ledger() as ledger:
-        output = next(iter(outputs_of(submitted_and_run(ledger, request)).values()))
-        longer = Request(prompt=[*request.prompt, *output], max_tokens=4, ignore_eos=True)
-        events = submitted_and_run(ledger, longer)
-        assert events[-1].cached_tokens == 4
-        assert list(outputs_of(events).values()) == [expected_tokens(longer)]
+        ledger.submit(running)
+        for _ in range(12):
+            ledger.iterate()
+        request_id = ledger.submit(other)
+        events = ledger.run()
+    assert ends_of(events)[request_id].cached_tokens == 12
+    assert outputs_of(events)[request_id] == expected_tokens(other)
+
+
+def test_twins_share_the_pages_of_their_answer():
+    twin = Request(prompt=prompt_of(3), max_tokens=20, ignore_eos=True)
+    with Ledger() as ledger:
+        for _ in range(5):
+            ledger.submit(twin)
+        for num_computed in range(3, 19):
+            ledger.iterate()
+            assert ledger.info()["owned_pages"] == num_computed // 4 + 5 * (num_computed % 4 > 0)
+
+
+def test_pages_of_an_answer_enter_the_cache_again_after_preemption():
+    first = Request(prompt=prompt_of(5), max_tokens=12, ignore_eos=True)
+    with Ledger() as ledger:
+        request_id = ledger.submit(first)
+        for turn in range(9):
+            ledger.iterate()
+            if turn in (3, 6):
+                ledger.preempt(request_id)
+                ledger.iterate()
+        ledger.run()
+        assert ledger.info()["num_preemptions"] == 2
+        assert ledger.info()["cached_pages"] == 4
+        second = second_turn(first, 2)
+        assert submitted_and_run(ledger, second)[-1].cached_tokens == 16
+
+
+def test_states_neither_use_nor_fill_the_cache():
+    request = Request(prompt=prompt_of(5), max_tokens=12, ignore_eos=True)
+    whole = [*request.prompt, *expected_tokens(request)]
+    with Ledger() as ledger:
+        state, _ = ledger.prefill(whole[:5])
+        for token in whole[5:]:
+            ledger.decode_step(state, token)
+        ledger.free_state(state)
+        assert ledger.info()["cached_pages"] == 0
+        submitted_and_run(ledger, request)
+        cached = ledger.info()["cached_pages"]
+        state, _ = ledger.prefill(whole)
+        assert ledger.info()["cached_pages"] == cached == 4
+        ledger.free_state(state)
+        assert ledger.info()["num_cached_tokens"] == 0
 
 
 def test_greater_priority_goes_first_and_equals_in_their_order():
@@ -242,8 +317,9 @@ def test_stop_tokens_stop_sequences_and_the_least_length():
             assert len(output) == expected_length
         least = Request(prompt=prompt_of(6), max_tokens=12, min_tokens=12, stop_tokens=whole[:6])
         events = submitted_and_run(ledger, least)
-        assert events[-1].finish_reason == "length"
-        assert len(next(iter(outputs_of(events).values()))) == 12
+        [output] = outputs_of(events).values()
+        assert len(output) == 12
+        assert events[-1].finish_reason == ("stop_token" if output[-1] in whole[:6] else "length")
 
 
 @pytest.mark.parametrize("min_tokens", [0, 1, 2, 3, 4])
@@ -411,6 +487,7 @@ def test_a_failed_copy_leaves_the_pool_as_it_was():
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("submit"), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2)),
+        st.tuples(st.just("follow"), st.integers(0, 5), st.integers(0, 12), st.integers(1, 8)),
         st.tuples(st.just("iterate"), st.integers(1, 3)),
         st.tuples(st.just("cancel"), st.integers(0, 30)),
         st.tuples(st.just("preempt"), st.integers(0, 30)),
@@ -443,12 +520,21 @@ class Story:
                 return None
             raise
 
-    def submit(self, length, max_tokens, priority):
-        prompt = [(length * 7 + i) % 5 for i in range(length)]
+    def ask(self, prompt, max_tokens, priority=0):
         request = Request(prompt=prompt, max_tokens=max_tokens, priority=priority, ignore_eos=True)
         request_id = self.attempt(self.ledger.submit, request)
         if request_id is not None:
             self.requests[request_id] = request
+
+    def submit(self, length, max_tokens, priority):
+        self.ask([(length * 7 + i) % 5 for i in range(length)], max_tokens, priority)
+
+    def follow(self, index, num_answered, max_tokens):
+        """A prompt of another request's and of what it answers, whether it has or will."""
+        if index < len(self.requests):
+            first = list(self.requests.values())[index]
+            prompt = [*first.prompt, *expected_tokens(first)[:num_answered], 1]
+            self.ask(prompt[:48], max_tokens)
 
     def iterate(self, count):
         for _ in range(count):

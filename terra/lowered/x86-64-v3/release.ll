@@ -1274,7 +1274,7 @@ forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i21, %forbody.lr.ph.i
-  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %640, %merge1.i21 ]
+  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %638, %merge1.i21 ]
   %113 = load ptr, ptr %88, align 8
   %114 = getelementptr %9, ptr %113, i64 %i.043.i
   %segment.sroa.0.0.copyload.i = load ptr, ptr %114, align 8
@@ -1289,81 +1289,78 @@ then.i20:                                         ; preds = %forbody.i
   store i32 0, ptr %115, align 4
   %116 = load i8, ptr %91, align 1
   %117 = trunc i8 %116 to i1
-  br i1 %117, label %merge.i.i, label %"$Scheduler.register_prompt_pages.exit.i"
+  br i1 %117, label %merge.i.i, label %"$Scheduler.register_pages.exit.i"
 
 merge.i.i:                                        ; preds = %then.i20
   %118 = load i32, ptr %92, align 4
-  %119 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
-  %120 = load i32, ptr %119, align 4
-  %121 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %122 = load i32, ptr %121, align 4
-  %123 = call i32 @llvm.smin.i32(i32 %120, i32 %122)
-  %124 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %125 = load i32, ptr %124, align 4
-  %126 = add i32 %125, 1
-  %127 = mul i32 %126, %118
-  %.not33.i.i = icmp sgt i32 %127, %123
-  br i1 %.not33.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.lr.ph.i.i
+  %119 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %120 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 52
+  %121 = load i32, ptr %119, align 4
+  %122 = add i32 %121, 1
+  %123 = mul i32 %122, %118
+  %124 = load i32, ptr %120, align 4
+  %.not30.i.i = icmp sgt i32 %123, %124
+  br i1 %.not30.i.i, label %"$Scheduler.register_pages.exit.i", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %merge.i.i
-  %128 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %129 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %130 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
+  %125 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %126 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %127 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 72
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %"$Scheduler.share_page.exit.i.i", %whilebody.lr.ph.i.i
-  %131 = phi i32 [ %126, %whilebody.lr.ph.i.i ], [ %328, %"$Scheduler.share_page.exit.i.i" ]
-  %132 = phi i32 [ %125, %whilebody.lr.ph.i.i ], [ %131, %"$Scheduler.share_page.exit.i.i" ]
-  %133 = icmp sgt i32 %132, 0
-  %134 = load ptr, ptr %128, align 8
-  br i1 %133, label %merge2.i.i, label %merge2.thread.i.i
+  %128 = phi i32 [ %122, %whilebody.lr.ph.i.i ], [ %325, %"$Scheduler.share_page.exit.i.i" ]
+  %129 = phi i32 [ %121, %whilebody.lr.ph.i.i ], [ %128, %"$Scheduler.share_page.exit.i.i" ]
+  %130 = icmp sgt i32 %129, 0
+  %131 = load ptr, ptr %125, align 8
+  br i1 %130, label %merge2.i.i, label %merge2.thread.i.i
 
 merge2.thread.i.i:                                ; preds = %whilebody.i.i
-  %135 = sext i32 %132 to i64
-  %136 = getelementptr i32, ptr %134, i64 %135
-  %137 = load i32, ptr %136, align 4
-  %138 = load ptr, ptr %129, align 8
-  %139 = mul i32 %132, %118
-  %140 = sext i32 %139 to i64
-  %141 = getelementptr i32, ptr %138, i64 %140
+  %132 = sext i32 %129 to i64
+  %133 = getelementptr i32, ptr %131, i64 %132
+  %134 = load i32, ptr %133, align 4
+  %135 = load ptr, ptr %126, align 8
+  %136 = mul i32 %129, %118
+  %137 = sext i32 %136 to i64
+  %138 = getelementptr i32, ptr %135, i64 %137
   br label %merge.i.i.i.i
 
 merge2.i.i:                                       ; preds = %whilebody.i.i
-  %142 = zext nneg i32 %132 to i64
-  %143 = getelementptr i32, ptr %134, i64 %142
-  %144 = getelementptr i8, ptr %143, i64 -4
-  %145 = load i32, ptr %144, align 4
-  %146 = load i32, ptr %143, align 4
-  %147 = load ptr, ptr %129, align 8
-  %148 = mul i32 %132, %118
-  %149 = sext i32 %148 to i64
-  %150 = getelementptr i32, ptr %147, i64 %149
-  %.not.i.i.i.i = icmp eq i32 %145, -1
+  %139 = zext nneg i32 %129 to i64
+  %140 = getelementptr i32, ptr %131, i64 %139
+  %141 = getelementptr i8, ptr %140, i64 -4
+  %142 = load i32, ptr %141, align 4
+  %143 = load i32, ptr %140, align 4
+  %144 = load ptr, ptr %126, align 8
+  %145 = mul i32 %129, %118
+  %146 = sext i32 %145 to i64
+  %147 = getelementptr i32, ptr %144, i64 %146
+  %.not.i.i.i.i = icmp eq i32 %142, -1
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge2.i.i
   %.val.i.i.i.i = load ptr, ptr %93, align 8
-  %151 = sext i32 %145 to i64
-  %152 = getelementptr %10, ptr %.val.i.i.i.i, i64 %151, i32 8
-  %153 = load i64, ptr %152, align 8
+  %148 = sext i32 %142 to i64
+  %149 = getelementptr %10, ptr %.val.i.i.i.i, i64 %148, i32 8
+  %150 = load i64, ptr %149, align 8
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %then.i.i.i.i, %merge2.i.i, %merge2.thread.i.i
-  %.not.i.i31.i.i = phi i1 [ false, %then.i.i.i.i ], [ true, %merge2.i.i ], [ true, %merge2.thread.i.i ]
-  %154 = phi ptr [ %150, %then.i.i.i.i ], [ %150, %merge2.i.i ], [ %141, %merge2.thread.i.i ]
-  %155 = phi i32 [ %146, %then.i.i.i.i ], [ %146, %merge2.i.i ], [ %137, %merge2.thread.i.i ]
-  %156 = phi i64 [ %142, %then.i.i.i.i ], [ %142, %merge2.i.i ], [ %135, %merge2.thread.i.i ]
-  %parent.030.i.i = phi i32 [ %145, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
-  %hash.0.i.i.i.i = phi i64 [ %153, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
-  %157 = load i32, ptr %95, align 4
-  %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
+  %.not.i.i28.i.i = phi i1 [ false, %then.i.i.i.i ], [ true, %merge2.i.i ], [ true, %merge2.thread.i.i ]
+  %151 = phi ptr [ %147, %then.i.i.i.i ], [ %147, %merge2.i.i ], [ %138, %merge2.thread.i.i ]
+  %152 = phi i32 [ %143, %then.i.i.i.i ], [ %143, %merge2.i.i ], [ %134, %merge2.thread.i.i ]
+  %153 = phi i64 [ %139, %then.i.i.i.i ], [ %139, %merge2.i.i ], [ %132, %merge2.thread.i.i ]
+  %parent.027.i.i = phi i32 [ %142, %then.i.i.i.i ], [ -1, %merge2.i.i ], [ -1, %merge2.thread.i.i ]
+  %hash.0.i.i.i.i = phi i64 [ %150, %then.i.i.i.i ], [ 2611923443488327891, %merge2.i.i ], [ 2611923443488327891, %merge2.thread.i.i ]
+  %154 = load i32, ptr %95, align 4
+  %155 = icmp sgt i32 %154, 0
+  br i1 %155, label %forbody.preheader.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i"
 
 forbody.preheader.i.i.i.i:                        ; preds = %merge.i.i.i.i
-  %wide.trip.count.i.i.i.i = zext nneg i32 %157 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %154 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i, 7
-  %159 = icmp ult i32 %157, 8
-  br i1 %159, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
+  %156 = icmp ult i32 %154, 8
+  br i1 %156, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i, 2147483640
@@ -1371,660 +1368,661 @@ forbody.preheader.i.i.i.i.new:                    ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %215, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i.new ], [ %212, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %160 = getelementptr i32, ptr %154, i64 %indvars.iv.i.i.i.i
-  %161 = load i32, ptr %160, align 4
-  %162 = zext i32 %161 to i64
-  %163 = xor i64 %hash.19.i.i.i.i, %162
-  %164 = mul i64 %163, -7046029254386353131
-  %165 = lshr i64 %164, 32
+  %157 = getelementptr i32, ptr %151, i64 %indvars.iv.i.i.i.i
+  %158 = load i32, ptr %157, align 4
+  %159 = zext i32 %158 to i64
+  %160 = xor i64 %hash.19.i.i.i.i, %159
+  %161 = mul i64 %160, -7046029254386353131
+  %162 = lshr i64 %161, 32
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %166 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i
-  %167 = load i32, ptr %166, align 4
-  %168 = zext i32 %167 to i64
-  %169 = xor i64 %165, %168
-  %170 = xor i64 %169, %164
-  %171 = mul i64 %170, -7046029254386353131
-  %172 = lshr i64 %171, 32
+  %163 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i
+  %164 = load i32, ptr %163, align 4
+  %165 = zext i32 %164 to i64
+  %166 = xor i64 %162, %165
+  %167 = xor i64 %166, %161
+  %168 = mul i64 %167, -7046029254386353131
+  %169 = lshr i64 %168, 32
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %173 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.1
-  %174 = load i32, ptr %173, align 4
-  %175 = zext i32 %174 to i64
-  %176 = xor i64 %172, %175
-  %177 = xor i64 %176, %171
-  %178 = mul i64 %177, -7046029254386353131
-  %179 = lshr i64 %178, 32
+  %170 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.1
+  %171 = load i32, ptr %170, align 4
+  %172 = zext i32 %171 to i64
+  %173 = xor i64 %169, %172
+  %174 = xor i64 %173, %168
+  %175 = mul i64 %174, -7046029254386353131
+  %176 = lshr i64 %175, 32
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %180 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.2
-  %181 = load i32, ptr %180, align 4
-  %182 = zext i32 %181 to i64
-  %183 = xor i64 %179, %182
-  %184 = xor i64 %183, %178
-  %185 = mul i64 %184, -7046029254386353131
-  %186 = lshr i64 %185, 32
+  %177 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.2
+  %178 = load i32, ptr %177, align 4
+  %179 = zext i32 %178 to i64
+  %180 = xor i64 %176, %179
+  %181 = xor i64 %180, %175
+  %182 = mul i64 %181, -7046029254386353131
+  %183 = lshr i64 %182, 32
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %187 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.3
-  %188 = load i32, ptr %187, align 4
-  %189 = zext i32 %188 to i64
-  %190 = xor i64 %186, %189
-  %191 = xor i64 %190, %185
-  %192 = mul i64 %191, -7046029254386353131
-  %193 = lshr i64 %192, 32
+  %184 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.3
+  %185 = load i32, ptr %184, align 4
+  %186 = zext i32 %185 to i64
+  %187 = xor i64 %183, %186
+  %188 = xor i64 %187, %182
+  %189 = mul i64 %188, -7046029254386353131
+  %190 = lshr i64 %189, 32
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %194 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.4
-  %195 = load i32, ptr %194, align 4
-  %196 = zext i32 %195 to i64
-  %197 = xor i64 %193, %196
-  %198 = xor i64 %197, %192
-  %199 = mul i64 %198, -7046029254386353131
-  %200 = lshr i64 %199, 32
+  %191 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.4
+  %192 = load i32, ptr %191, align 4
+  %193 = zext i32 %192 to i64
+  %194 = xor i64 %190, %193
+  %195 = xor i64 %194, %189
+  %196 = mul i64 %195, -7046029254386353131
+  %197 = lshr i64 %196, 32
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %201 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.5
-  %202 = load i32, ptr %201, align 4
-  %203 = zext i32 %202 to i64
-  %204 = xor i64 %200, %203
-  %205 = xor i64 %204, %199
-  %206 = mul i64 %205, -7046029254386353131
-  %207 = lshr i64 %206, 32
+  %198 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.5
+  %199 = load i32, ptr %198, align 4
+  %200 = zext i32 %199 to i64
+  %201 = xor i64 %197, %200
+  %202 = xor i64 %201, %196
+  %203 = mul i64 %202, -7046029254386353131
+  %204 = lshr i64 %203, 32
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %208 = getelementptr i32, ptr %154, i64 %indvars.iv.next.i.i.i.i.6
-  %209 = load i32, ptr %208, align 4
-  %210 = zext i32 %209 to i64
-  %211 = xor i64 %207, %210
-  %212 = xor i64 %211, %206
-  %213 = mul i64 %212, -7046029254386353131
-  %214 = lshr i64 %213, 32
-  %215 = xor i64 %214, %213
+  %205 = getelementptr i32, ptr %151, i64 %indvars.iv.next.i.i.i.i.6
+  %206 = load i32, ptr %205, align 4
+  %207 = zext i32 %206 to i64
+  %208 = xor i64 %204, %207
+  %209 = xor i64 %208, %203
+  %210 = mul i64 %209, -7046029254386353131
+  %211 = lshr i64 %210, 32
+  %212 = xor i64 %211, %210
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i
-  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %215, %forbody.i.i.i.i ]
+  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i ], [ %212, %forbody.i.i.i.i ]
   %indvars.iv.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %215, %forbody.i.i.i.i ]
+  %hash.19.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i, %forbody.preheader.i.i.i.i ], [ %212, %forbody.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil
 
 forbody.i.i.i.i.epil:                             ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil
   %indvars.iv.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.epil, %forbody.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.epil = phi i64 [ %222, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.epil = phi i64 [ %219, %forbody.i.i.i.i.epil ], [ %hash.19.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ]
-  %216 = getelementptr i32, ptr %154, i64 %indvars.iv.i.i.i.i.epil
-  %217 = load i32, ptr %216, align 4
-  %218 = zext i32 %217 to i64
-  %219 = xor i64 %hash.19.i.i.i.i.epil, %218
-  %220 = mul i64 %219, -7046029254386353131
-  %221 = lshr i64 %220, 32
-  %222 = xor i64 %221, %220
+  %213 = getelementptr i32, ptr %151, i64 %indvars.iv.i.i.i.i.epil
+  %214 = load i32, ptr %213, align 4
+  %215 = zext i32 %214 to i64
+  %216 = xor i64 %hash.19.i.i.i.i.epil, %215
+  %217 = mul i64 %216, -7046029254386353131
+  %218 = lshr i64 %217, 32
+  %219 = xor i64 %218, %217
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i", label %forbody.i.i.i.i.epil, !llvm.loop !0
 
 "$PagePool.prefix_hash.exit.i.i.i":               ; preds = %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.epil, %merge.i.i.i.i
-  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %222, %forbody.i.i.i.i.epil ]
-  %223 = load i64, ptr %96, align 8
-  %224 = and i64 %223, %hash.1.lcssa.i.i.i.i
+  %hash.1.lcssa.i.i.i.i = phi i64 [ %hash.0.i.i.i.i, %merge.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.loopexit.unr-lcssa" ], [ %219, %forbody.i.i.i.i.epil ]
+  %220 = load i64, ptr %96, align 8
+  %221 = and i64 %220, %hash.1.lcssa.i.i.i.i
   %.val14.i.i.i.i = load i32, ptr %97, align 4
   %.val15.i.i.i.i = load ptr, ptr %98, align 8
-  %225 = add i32 %.val14.i.i.i.i, -1
-  %226 = sext i32 %225 to i64
-  %227 = and i64 %224, %226
-  %228 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %227
-  %page.018.i.i.i.i = load i32, ptr %228, align 4
+  %222 = add i32 %.val14.i.i.i.i, -1
+  %223 = sext i32 %222 to i64
+  %224 = and i64 %221, %223
+  %225 = getelementptr i32, ptr %.val15.i.i.i.i, i64 %224
+  %page.018.i.i.i.i = load i32, ptr %225, align 4
   %.not19.i.i.i.i = icmp eq i32 %page.018.i.i.i.i, -1
   %.val38.pre.i.i.i = load ptr, ptr %93, align 8
   br i1 %.not19.i.i.i.i, label %merge.i.i.i, label %whilebody.lr.ph.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i:                          ; preds = %"$PagePool.prefix_hash.exit.i.i.i"
-  %229 = sext i32 %157 to i64
-  %230 = shl nsw i64 %229, 2
+  %226 = sext i32 %154 to i64
+  %227 = shl nsw i64 %226, 2
   br label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %merge2.i.i.i.i, %whilebody.lr.ph.i.i.i.i
   %page.020.i.i.i.i = phi i32 [ %page.018.i.i.i.i, %whilebody.lr.ph.i.i.i.i ], [ %page.0.i.i.i.i, %merge2.i.i.i.i ]
-  %231 = sext i32 %page.020.i.i.i.i to i64
-  %232 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %231
-  %233 = getelementptr i8, ptr %232, i64 32
-  %234 = load i64, ptr %233, align 8
-  %235 = icmp eq i64 %234, %224
-  br i1 %235, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
+  %228 = sext i32 %page.020.i.i.i.i to i64
+  %229 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %228
+  %230 = getelementptr i8, ptr %229, i64 32
+  %231 = load i64, ptr %230, align 8
+  %232 = icmp eq i64 %231, %221
+  br i1 %232, label %and.lhs.true3.i.i.i.i, label %merge2.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i
   %.val17.i.i.i.i = load ptr, ptr %99, align 8
-  %236 = mul nsw i64 %231, %229
-  %237 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %236
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr %237, ptr readonly %154, i64 %230)
-  %238 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %238, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
+  %233 = mul nsw i64 %228, %226
+  %234 = getelementptr i32, ptr %.val17.i.i.i.i, i64 %233
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr %234, ptr readonly %151, i64 %227)
+  %235 = icmp eq i32 %bcmp.i.i.i.i, 0
+  br i1 %235, label %"$PagePool.register.exit.i.i", label %merge2.i.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %whilebody.i.i.i.i
-  %239 = getelementptr i8, ptr %232, i64 8
-  %240 = load i32, ptr %239, align 4
-  %241 = icmp eq i32 %240, %parent.030.i.i
-  br i1 %241, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
+  %236 = getelementptr i8, ptr %229, i64 8
+  %237 = load i32, ptr %236, align 4
+  %238 = icmp eq i32 %237, %parent.027.i.i
+  br i1 %238, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %and.lhs.true3.i.i.i.i, %and.lhs.true.i.i.i.i, %whilebody.i.i.i.i
-  %242 = getelementptr i8, ptr %232, i64 24
-  %page.0.i.i.i.i = load i32, ptr %242, align 4
+  %239 = getelementptr i8, ptr %229, i64 24
+  %page.0.i.i.i.i = load i32, ptr %239, align 4
   %.not.i44.i.i.i = icmp eq i32 %page.0.i.i.i.i, -1
   br i1 %.not.i44.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %merge2.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i"
-  %243 = sext i32 %155 to i64
-  %244 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %243
-  %245 = getelementptr i8, ptr %244, i64 32
-  store i64 %224, ptr %245, align 8
-  %246 = getelementptr i8, ptr %244, i64 8
-  store i32 %parent.030.i.i, ptr %246, align 4
-  %247 = getelementptr i8, ptr %244, i64 12
-  store i32 0, ptr %247, align 4
-  %248 = load i32, ptr %228, align 4
-  %249 = getelementptr i8, ptr %244, i64 24
-  store i32 %248, ptr %249, align 4
-  %250 = getelementptr i8, ptr %244, i64 4
-  store i8 1, ptr %250, align 1
-  store i32 %155, ptr %228, align 4
-  br i1 %.not.i.i31.i.i, label %merge2.i.i.i, label %then3.i.i.i
+  %240 = sext i32 %152 to i64
+  %241 = getelementptr %10, ptr %.val38.pre.i.i.i, i64 %240
+  %242 = getelementptr i8, ptr %241, i64 32
+  store i64 %221, ptr %242, align 8
+  %243 = getelementptr i8, ptr %241, i64 8
+  store i32 %parent.027.i.i, ptr %243, align 4
+  %244 = getelementptr i8, ptr %241, i64 12
+  store i32 0, ptr %244, align 4
+  %245 = load i32, ptr %225, align 4
+  %246 = getelementptr i8, ptr %241, i64 24
+  store i32 %245, ptr %246, align 4
+  %247 = getelementptr i8, ptr %241, i64 4
+  store i8 1, ptr %247, align 1
+  store i32 %152, ptr %225, align 4
+  br i1 %.not.i.i28.i.i, label %merge2.i.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i.i.i
   %.val37.i.i.i = load ptr, ptr %93, align 8
-  %251 = sext i32 %parent.030.i.i to i64
-  %252 = getelementptr %10, ptr %.val37.i.i.i, i64 %251, i32 4
-  %253 = load i32, ptr %252, align 4
-  %254 = add i32 %253, 1
-  store i32 %254, ptr %252, align 4
+  %248 = sext i32 %parent.027.i.i to i64
+  %249 = getelementptr %10, ptr %.val37.i.i.i, i64 %248, i32 4
+  %250 = load i32, ptr %249, align 4
+  %251 = add i32 %250, 1
+  store i32 %251, ptr %249, align 4
   br label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %then3.i.i.i, %merge.i.i.i
   %.val41.i.i.i = load i32, ptr %95, align 4
   %.val42.i.i.i = load ptr, ptr %99, align 8
-  %255 = sext i32 %.val41.i.i.i to i64
-  %256 = mul nsw i64 %255, %243
-  %257 = getelementptr i32, ptr %.val42.i.i.i, i64 %256
-  %258 = shl nsw i64 %255, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %257, ptr readonly align 1 %154, i64 %258, i1 false)
-  %259 = load i64, ptr %100, align 8
-  %260 = add i64 %259, 1
-  store i64 %260, ptr %100, align 8
-  call fastcc void @"$PagePool.tell"(ptr nonnull %94, i32 1, i32 %155)
-  %.pre.i.i = load ptr, ptr %128, align 8
+  %252 = sext i32 %.val41.i.i.i to i64
+  %253 = mul nsw i64 %252, %240
+  %254 = getelementptr i32, ptr %.val42.i.i.i, i64 %253
+  %255 = shl nsw i64 %252, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %254, ptr readonly align 1 %151, i64 %255, i1 false)
+  %256 = load i64, ptr %100, align 8
+  %257 = add i64 %256, 1
+  store i64 %257, ptr %100, align 8
+  call fastcc void @"$PagePool.tell"(ptr nonnull %94, i32 1, i32 %152)
+  %.pre.i.i = load ptr, ptr %125, align 8
   br label %"$PagePool.register.exit.i.i"
 
 "$PagePool.register.exit.i.i":                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i
-  %261 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %134, %and.lhs.true.i.i.i.i ]
-  %common.ret.op.i.i.i = phi i32 [ %155, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
-  %262 = getelementptr i32, ptr %261, i64 %156
-  %263 = load i32, ptr %262, align 4
-  %.not.i.i.i = icmp eq i32 %263, %common.ret.op.i.i.i
+  %258 = phi ptr [ %.pre.i.i, %merge2.i.i.i ], [ %131, %and.lhs.true.i.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %152, %merge2.i.i.i ], [ %page.020.i.i.i.i, %and.lhs.true.i.i.i.i ]
+  %259 = getelementptr i32, ptr %258, i64 %153
+  %260 = load i32, ptr %259, align 4
+  %.not.i.i.i = icmp eq i32 %260, %common.ret.op.i.i.i
   br i1 %.not.i.i.i, label %"$Scheduler.share_page.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %"$PagePool.register.exit.i.i"
-  %.val.i.i24.i.i = load ptr, ptr %93, align 8
-  %264 = sext i32 %common.ret.op.i.i.i to i64
-  %265 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %264
+  %.val.i.i21.i.i = load ptr, ptr %93, align 8
+  %261 = sext i32 %common.ret.op.i.i.i to i64
+  %262 = getelementptr %10, ptr %.val.i.i21.i.i, i64 %261
+  %263 = load i32, ptr %262, align 4
+  %264 = icmp eq i32 %263, 0
+  br i1 %264, label %then.i.i24.i.i, label %"$PagePool.retain.exit.i.i.i"
+
+then.i.i24.i.i:                                   ; preds = %then.i.i.i
+  %265 = getelementptr i8, ptr %262, i64 16
   %266 = load i32, ptr %265, align 4
-  %267 = icmp eq i32 %266, 0
-  br i1 %267, label %then.i.i27.i.i, label %"$PagePool.retain.exit.i.i.i"
-
-then.i.i27.i.i:                                   ; preds = %then.i.i.i
-  %268 = getelementptr i8, ptr %265, i64 16
+  %267 = icmp eq i32 %266, -1
+  %268 = getelementptr i8, ptr %262, i64 20
   %269 = load i32, ptr %268, align 4
-  %270 = icmp eq i32 %269, -1
-  %271 = getelementptr i8, ptr %265, i64 20
-  %272 = load i32, ptr %271, align 4
-  %273 = sext i32 %269 to i64
-  %274 = getelementptr %10, ptr %.val.i.i24.i.i, i64 %273, i32 6
-  %.sink.i.i.i.i.i = select i1 %270, ptr %101, ptr %274
-  store i32 %272, ptr %.sink.i.i.i.i.i, align 4
-  %275 = icmp eq i32 %272, -1
-  %276 = load i32, ptr %268, align 4
-  br i1 %275, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
+  %270 = sext i32 %266 to i64
+  %271 = getelementptr %10, ptr %.val.i.i21.i.i, i64 %270, i32 6
+  %.sink.i.i.i.i.i = select i1 %267, ptr %101, ptr %271
+  store i32 %269, ptr %.sink.i.i.i.i.i, align 4
+  %272 = icmp eq i32 %269, -1
+  %273 = load i32, ptr %265, align 4
+  br i1 %272, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
 
-else4.i.i.i.i.i:                                  ; preds = %then.i.i27.i.i
-  %277 = load ptr, ptr %93, align 8
-  %278 = sext i32 %272 to i64
-  %279 = getelementptr %10, ptr %277, i64 %278, i32 5
+else4.i.i.i.i.i:                                  ; preds = %then.i.i24.i.i
+  %274 = load ptr, ptr %93, align 8
+  %275 = sext i32 %269 to i64
+  %276 = getelementptr %10, ptr %274, i64 %275, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i"
 
-"$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %then.i.i27.i.i
-  %.sink19.i.i.i.i.i = phi ptr [ %279, %else4.i.i.i.i.i ], [ %102, %then.i.i27.i.i ]
-  store i32 %276, ptr %.sink19.i.i.i.i.i, align 4
-  %280 = load <2 x i32>, ptr %104, align 4
-  %281 = add <2 x i32> %280, <i32 1, i32 -1>
-  store <2 x i32> %281, ptr %104, align 4
-  %.pre.i.i.i.i = load i32, ptr %265, align 4
+"$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %then.i.i24.i.i
+  %.sink19.i.i.i.i.i = phi ptr [ %276, %else4.i.i.i.i.i ], [ %102, %then.i.i24.i.i ]
+  store i32 %273, ptr %.sink19.i.i.i.i.i, align 4
+  %277 = load <2 x i32>, ptr %104, align 4
+  %278 = add <2 x i32> %277, <i32 1, i32 -1>
+  store <2 x i32> %278, ptr %104, align 4
+  %.pre.i.i.i.i = load i32, ptr %262, align 4
   br label %"$PagePool.retain.exit.i.i.i"
 
 "$PagePool.retain.exit.i.i.i":                    ; preds = %"$PagePool.remove_cached.exit.i.i.i.i", %then.i.i.i
-  %282 = phi i32 [ %266, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
-  %283 = add i32 %282, 1
-  store i32 %283, ptr %265, align 4
+  %279 = phi i32 [ %263, %then.i.i.i ], [ %.pre.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i" ]
+  %280 = add i32 %279, 1
+  store i32 %280, ptr %262, align 4
   %.val.i12.i.i.i = load ptr, ptr %93, align 8
-  %284 = sext i32 %263 to i64
-  %285 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %284
-  %286 = load i32, ptr %285, align 4
-  %287 = add i32 %286, -1
-  store i32 %287, ptr %285, align 4
-  %288 = load i64, ptr %100, align 8
-  %289 = add i64 %288, 1
-  store i64 %289, ptr %100, align 8
-  %290 = load i32, ptr %285, align 4
-  %291 = icmp sgt i32 %290, 0
-  br i1 %291, label %"$PagePool.release.exit.i.i.i", label %merge.i.i25.i.i
+  %281 = sext i32 %260 to i64
+  %282 = getelementptr %10, ptr %.val.i12.i.i.i, i64 %281
+  %283 = load i32, ptr %282, align 4
+  %284 = add i32 %283, -1
+  store i32 %284, ptr %282, align 4
+  %285 = load i64, ptr %100, align 8
+  %286 = add i64 %285, 1
+  store i64 %286, ptr %100, align 8
+  %287 = load i32, ptr %282, align 4
+  %288 = icmp sgt i32 %287, 0
+  br i1 %288, label %"$PagePool.release.exit.i.i.i", label %merge.i.i22.i.i
 
 common.ret.sink.split.i.i.i.i:                    ; preds = %else4.i.i.i.i, %"$PagePool.add_newest.exit.i.i.i.i"
-  %.sink.i.i = phi ptr [ %310, %else4.i.i.i.i ], [ %101, %"$PagePool.add_newest.exit.i.i.i.i" ]
+  %.sink.i.i = phi ptr [ %307, %else4.i.i.i.i ], [ %101, %"$PagePool.add_newest.exit.i.i.i.i" ]
   %.sink.i.i.i.i = phi ptr [ %106, %else4.i.i.i.i ], [ %103, %"$PagePool.add_newest.exit.i.i.i.i" ]
-  store i32 %263, ptr %.sink.i.i, align 4
-  %292 = load i32, ptr %.sink.i.i.i.i, align 4
-  %293 = add i32 %292, 1
-  store i32 %293, ptr %.sink.i.i.i.i, align 4
+  store i32 %260, ptr %.sink.i.i, align 4
+  %289 = load i32, ptr %.sink.i.i.i.i, align 4
+  %290 = add i32 %289, 1
+  store i32 %290, ptr %.sink.i.i.i.i, align 4
   br label %"$PagePool.release.exit.i.i.i"
 
-merge.i.i25.i.i:                                  ; preds = %"$PagePool.retain.exit.i.i.i"
-  %294 = load i32, ptr %104, align 4
-  %295 = add i32 %294, -1
-  store i32 %295, ptr %104, align 4
-  %296 = getelementptr i8, ptr %285, i64 4
-  %297 = load i8, ptr %296, align 1
-  %298 = trunc i8 %297 to i1
-  br i1 %298, label %then3.i.i.i.i, label %else4.i.i.i.i
+merge.i.i22.i.i:                                  ; preds = %"$PagePool.retain.exit.i.i.i"
+  %291 = load i32, ptr %104, align 4
+  %292 = add i32 %291, -1
+  store i32 %292, ptr %104, align 4
+  %293 = getelementptr i8, ptr %282, i64 4
+  %294 = load i8, ptr %293, align 1
+  %295 = trunc i8 %294 to i1
+  br i1 %295, label %then3.i.i.i.i, label %else4.i.i.i.i
 
-then3.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
+then3.i.i.i.i:                                    ; preds = %merge.i.i22.i.i
   %.val.i.i.i.i.i = load ptr, ptr %93, align 8
-  %299 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %284
-  %300 = getelementptr i8, ptr %299, i64 16
-  store i32 -1, ptr %300, align 4
-  %301 = load i32, ptr %101, align 4
-  %302 = getelementptr i8, ptr %299, i64 20
-  store i32 %301, ptr %302, align 4
-  %303 = icmp eq i32 %301, -1
-  br i1 %303, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
+  %296 = getelementptr %10, ptr %.val.i.i.i.i.i, i64 %281
+  %297 = getelementptr i8, ptr %296, i64 16
+  store i32 -1, ptr %297, align 4
+  %298 = load i32, ptr %101, align 4
+  %299 = getelementptr i8, ptr %296, i64 20
+  store i32 %298, ptr %299, align 4
+  %300 = icmp eq i32 %298, -1
+  br i1 %300, label %"$PagePool.add_newest.exit.i.i.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %then3.i.i.i.i
-  %304 = load ptr, ptr %93, align 8
-  %305 = sext i32 %301 to i64
-  %306 = getelementptr %10, ptr %304, i64 %305, i32 5
+  %301 = load ptr, ptr %93, align 8
+  %302 = sext i32 %298 to i64
+  %303 = getelementptr %10, ptr %301, i64 %302, i32 5
   br label %"$PagePool.add_newest.exit.i.i.i.i"
 
 "$PagePool.add_newest.exit.i.i.i.i":              ; preds = %else.i.i.i.i.i, %then3.i.i.i.i
-  %.sink.i.i13.i.i.i = phi ptr [ %306, %else.i.i.i.i.i ], [ %102, %then3.i.i.i.i ]
-  store i32 %263, ptr %.sink.i.i13.i.i.i, align 4
+  %.sink.i.i13.i.i.i = phi ptr [ %303, %else.i.i.i.i.i ], [ %102, %then3.i.i.i.i ]
+  store i32 %260, ptr %.sink.i.i13.i.i.i, align 4
   br label %common.ret.sink.split.i.i.i.i
 
-else4.i.i.i.i:                                    ; preds = %merge.i.i25.i.i
-  %307 = load ptr, ptr %105, align 8
-  %308 = load i32, ptr %106, align 4
-  %309 = sext i32 %308 to i64
-  %310 = getelementptr i32, ptr %307, i64 %309
+else4.i.i.i.i:                                    ; preds = %merge.i.i22.i.i
+  %304 = load ptr, ptr %105, align 8
+  %305 = load i32, ptr %106, align 4
+  %306 = sext i32 %305 to i64
+  %307 = getelementptr i32, ptr %304, i64 %306
   br label %common.ret.sink.split.i.i.i.i
 
 "$PagePool.release.exit.i.i.i":                   ; preds = %common.ret.sink.split.i.i.i.i, %"$PagePool.retain.exit.i.i.i"
-  %311 = load ptr, ptr %128, align 8
-  %312 = getelementptr i32, ptr %311, i64 %156
-  store i32 %common.ret.op.i.i.i, ptr %312, align 4
-  %313 = load ptr, ptr %107, align 8
-  %314 = load i32, ptr %130, align 4
-  %315 = getelementptr i8, ptr %313, i64 52
-  %.val.i14.i.i.i = load i32, ptr %315, align 4
-  %316 = getelementptr i8, ptr %313, i64 280
-  %.val3.i.i.i.i = load ptr, ptr %316, align 8
-  %317 = sext i32 %314 to i64
-  %318 = sext i32 %.val.i14.i.i.i to i64
-  %319 = mul nsw i64 %318, %317
-  %320 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %319
-  %321 = getelementptr i32, ptr %320, i64 %156
-  store i32 %common.ret.op.i.i.i, ptr %321, align 4
-  %322 = load i32, ptr %130, align 4
-  %323 = load i32, ptr %108, align 4
-  %324 = call i32 @llvm.smin.i32(i32 %323, i32 %322)
-  store i32 %324, ptr %108, align 4
-  %325 = add i32 %322, 1
-  %326 = load i32, ptr %109, align 4
-  %327 = call i32 @llvm.smax.i32(i32 %325, i32 %326)
-  store i32 %327, ptr %109, align 4
+  %308 = load ptr, ptr %125, align 8
+  %309 = getelementptr i32, ptr %308, i64 %153
+  store i32 %common.ret.op.i.i.i, ptr %309, align 4
+  %310 = load ptr, ptr %107, align 8
+  %311 = load i32, ptr %127, align 4
+  %312 = getelementptr i8, ptr %310, i64 52
+  %.val.i14.i.i.i = load i32, ptr %312, align 4
+  %313 = getelementptr i8, ptr %310, i64 280
+  %.val3.i.i.i.i = load ptr, ptr %313, align 8
+  %314 = sext i32 %311 to i64
+  %315 = sext i32 %.val.i14.i.i.i to i64
+  %316 = mul nsw i64 %315, %314
+  %317 = getelementptr i32, ptr %.val3.i.i.i.i, i64 %316
+  %318 = getelementptr i32, ptr %317, i64 %153
+  store i32 %common.ret.op.i.i.i, ptr %318, align 4
+  %319 = load i32, ptr %127, align 4
+  %320 = load i32, ptr %108, align 4
+  %321 = call i32 @llvm.smin.i32(i32 %320, i32 %319)
+  store i32 %321, ptr %108, align 4
+  %322 = add i32 %319, 1
+  %323 = load i32, ptr %109, align 4
+  %324 = call i32 @llvm.smax.i32(i32 %322, i32 %323)
+  store i32 %324, ptr %109, align 4
   br label %"$Scheduler.share_page.exit.i.i"
 
 "$Scheduler.share_page.exit.i.i":                 ; preds = %"$PagePool.release.exit.i.i.i", %"$PagePool.register.exit.i.i"
-  store i32 %131, ptr %124, align 4
-  %328 = add i32 %131, 1
-  %329 = mul i32 %328, %118
-  %.not.i.i = icmp sgt i32 %329, %123
-  br i1 %.not.i.i, label %"$Scheduler.register_prompt_pages.exit.i", label %whilebody.i.i
+  store i32 %128, ptr %119, align 4
+  %325 = add i32 %128, 1
+  %326 = mul i32 %325, %118
+  %327 = load i32, ptr %120, align 4
+  %.not.i.i = icmp sgt i32 %326, %327
+  br i1 %.not.i.i, label %"$Scheduler.register_pages.exit.i", label %whilebody.i.i
 
-"$Scheduler.register_prompt_pages.exit.i":        ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i, %then.i20
-  %330 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
-  br i1 %330, label %then3.i, label %merge1.i21
+"$Scheduler.register_pages.exit.i":               ; preds = %"$Scheduler.share_page.exit.i.i", %merge.i.i, %then.i20
+  %328 = icmp sgt i32 %segment.sroa.215.0.copyload.i, -1
+  br i1 %328, label %then3.i, label %merge1.i21
 
-then3.i:                                          ; preds = %"$Scheduler.register_prompt_pages.exit.i"
-  %331 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
-  %.val.i.i.i = load i64, ptr %331, align 8
-  %332 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
-  %.val9.i.i.i = load i32, ptr %332, align 4
-  %333 = trunc i64 %.val.i.i.i to i32
-  %334 = sub i32 %333, %.val9.i.i.i
-  %335 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
-  %336 = load i32, ptr %335, align 4
-  %337 = icmp slt i32 %334, %336
+then3.i:                                          ; preds = %"$Scheduler.register_pages.exit.i"
+  %329 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 24
+  %.val.i.i.i = load i64, ptr %329, align 8
+  %330 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 40
+  %.val9.i.i.i = load i32, ptr %330, align 4
+  %331 = trunc i64 %.val.i.i.i to i32
+  %332 = sub i32 %331, %.val9.i.i.i
+  %333 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
+  %334 = load i32, ptr %333, align 4
+  %335 = icmp slt i32 %332, %334
   %.pre48.i = load ptr, ptr %107, align 8
-  br i1 %337, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
+  br i1 %335, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
 then.i.i38.i:                                     ; preds = %and.lhs.true.i.i.i
-  %338 = getelementptr i8, ptr %.pre48.i, i64 68
-  %339 = load i32, ptr %338, align 4
-  %340 = sext i32 %339 to i64
-  %341 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
-  %342 = load ptr, ptr %341, align 8
-  %343 = sext i32 %334 to i64
-  %344 = mul nsw i64 %340, %343
-  %345 = getelementptr float, ptr %342, i64 %344
-  %346 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %347 = mul nsw i64 %340, %346
-  %348 = getelementptr float, ptr %351, i64 %347
-  %349 = shl nsw i64 %340, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %345, ptr align 1 %348, i64 %349, i1 false)
+  %336 = getelementptr i8, ptr %.pre48.i, i64 68
+  %337 = load i32, ptr %336, align 4
+  %338 = sext i32 %337 to i64
+  %339 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
+  %340 = load ptr, ptr %339, align 8
+  %341 = sext i32 %332 to i64
+  %342 = mul nsw i64 %338, %341
+  %343 = getelementptr float, ptr %340, i64 %342
+  %344 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %345 = mul nsw i64 %338, %344
+  %346 = getelementptr float, ptr %349, i64 %345
+  %347 = shl nsw i64 %338, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %343, ptr align 1 %346, i64 %347, i1 false)
   %.pre.i = load ptr, ptr %107, align 8
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %350 = getelementptr i8, ptr %.pre48.i, i64 344
-  %351 = load ptr, ptr %350, align 8
-  %.not.i.i37.i = icmp eq ptr %351, null
+  %348 = getelementptr i8, ptr %.pre48.i, i64 344
+  %349 = load ptr, ptr %348, align 8
+  %.not.i.i37.i = icmp eq ptr %349, null
   br i1 %.not.i.i37.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i38.i
 
 "$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i38.i, %then3.i
-  %352 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
-  %353 = getelementptr i8, ptr %352, i64 304
-  %354 = load ptr, ptr %353, align 8
-  %355 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
-  %356 = getelementptr i32, ptr %354, i64 %355
-  %357 = load i32, ptr %356, align 4
-  %358 = getelementptr i8, ptr %352, i64 312
-  %359 = load ptr, ptr %358, align 8
-  %360 = getelementptr i32, ptr %359, i64 %355
-  %361 = load i32, ptr %360, align 4
-  %362 = icmp eq i32 %361, 0
-  br i1 %362, label %then.i.i23, label %else.i.i
+  %350 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
+  %351 = getelementptr i8, ptr %350, i64 304
+  %352 = load ptr, ptr %351, align 8
+  %353 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
+  %354 = getelementptr i32, ptr %352, i64 %353
+  %355 = load i32, ptr %354, align 4
+  %356 = getelementptr i8, ptr %350, i64 312
+  %357 = load ptr, ptr %356, align 8
+  %358 = getelementptr i32, ptr %357, i64 %353
+  %359 = load i32, ptr %358, align 4
+  %360 = icmp eq i32 %359, 0
+  br i1 %360, label %then.i.i23, label %else.i.i
 
 then.i.i23:                                       ; preds = %"$Scheduler.capture_logits.exit.i.i"
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i.i.i)
-  %363 = load i64, ptr %331, align 8
-  %364 = add i64 %363, -1
-  %.val5.i.i.i = load i32, ptr %332, align 4
-  %365 = trunc i64 %363 to i32
-  %366 = sub i32 %365, %.val5.i.i.i
-  %367 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %364, i32 %366)
-  %368 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
-  %369 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
-  %370 = load i32, ptr %369, align 4
-  %371 = icmp sgt i32 %370, 0
-  br i1 %371, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %361 = load i64, ptr %329, align 8
+  %362 = add i64 %361, -1
+  %.val5.i.i.i = load i32, ptr %330, align 4
+  %363 = trunc i64 %361 to i32
+  %364 = sub i32 %363, %.val5.i.i.i
+  %365 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i.i.i, i64 256, ptr nonnull @"$string.20", i64 %362, i32 %364)
+  %366 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 80
+  %367 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
+  %368 = load i32, ptr %367, align 4
+  %369 = icmp sgt i32 %368, 0
+  br i1 %369, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
 whilebody.i.i.i36.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
-  %372 = getelementptr i8, ptr %385, i64 4
-  store i8 0, ptr %372, align 1
-  call fastcc void @"$PagePool.tell"(ptr %94, i32 2, i32 %383)
-  %373 = load i64, ptr %100, align 8
-  %374 = add i64 %373, 1
-  store i64 %374, ptr %100, align 8
-  %375 = load i32, ptr %369, align 4
-  %376 = add i32 %375, -1
-  store i32 %376, ptr %369, align 4
-  %377 = icmp sgt i32 %376, 0
-  br i1 %377, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  %370 = getelementptr i8, ptr %383, i64 4
+  store i8 0, ptr %370, align 1
+  call fastcc void @"$PagePool.tell"(ptr %94, i32 2, i32 %381)
+  %371 = load i64, ptr %100, align 8
+  %372 = add i64 %371, 1
+  store i64 %372, ptr %100, align 8
+  %373 = load i32, ptr %367, align 4
+  %374 = add i32 %373, -1
+  store i32 %374, ptr %367, align 4
+  %375 = icmp sgt i32 %374, 0
+  br i1 %375, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
 and.lhs.true.i.i.i34.i:                           ; preds = %then.i.i23, %whilebody.i.i.i36.i
-  %378 = phi i32 [ %376, %whilebody.i.i.i36.i ], [ %370, %then.i.i23 ]
-  %379 = load ptr, ptr %368, align 8
-  %380 = zext nneg i32 %378 to i64
-  %381 = getelementptr i32, ptr %379, i64 %380
-  %382 = getelementptr i8, ptr %381, i64 -4
-  %383 = load i32, ptr %382, align 4
+  %376 = phi i32 [ %374, %whilebody.i.i.i36.i ], [ %368, %then.i.i23 ]
+  %377 = load ptr, ptr %366, align 8
+  %378 = zext nneg i32 %376 to i64
+  %379 = getelementptr i32, ptr %377, i64 %378
+  %380 = getelementptr i8, ptr %379, i64 -4
+  %381 = load i32, ptr %380, align 4
   %.val.i.i.i.i35.i = load ptr, ptr %93, align 8
-  %384 = sext i32 %383 to i64
-  %385 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %384
-  %386 = getelementptr i8, ptr %385, i64 12
-  %387 = load i32, ptr %386, align 4
-  %388 = icmp sgt i32 %387, 0
-  br i1 %388, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
+  %382 = sext i32 %381 to i64
+  %383 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %382
+  %384 = getelementptr i8, ptr %383, i64 12
+  %385 = load i32, ptr %384, align 4
+  %386 = icmp sgt i32 %385, 0
+  br i1 %386, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i34.i
-  %389 = load i32, ptr %385, align 4
-  %390 = icmp sgt i32 %389, 1
-  br i1 %390, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
+  %387 = load i32, ptr %383, align 4
+  %388 = icmp sgt i32 %387, 1
+  br i1 %388, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i
-  %391 = getelementptr i8, ptr %385, i64 32
-  %392 = load i64, ptr %391, align 8
+  %389 = getelementptr i8, ptr %383, i64 32
+  %390 = load i64, ptr %389, align 8
   %.val20.i.i.i.i.i.i = load i32, ptr %97, align 4
   %.val21.i.i.i.i.i.i = load ptr, ptr %98, align 8
-  %393 = add i32 %.val20.i.i.i.i.i.i, -1
-  %394 = sext i32 %393 to i64
-  %395 = and i64 %392, %394
-  %396 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %395
-  %397 = load i32, ptr %396, align 4
-  %.not22.i.i.i.i.i.i = icmp eq i32 %397, %383
+  %391 = add i32 %.val20.i.i.i.i.i.i, -1
+  %392 = sext i32 %391 to i64
+  %393 = and i64 %390, %392
+  %394 = getelementptr i32, ptr %.val21.i.i.i.i.i.i, i64 %393
+  %395 = load i32, ptr %394, align 4
+  %.not22.i.i.i.i.i.i = icmp eq i32 %395, %381
   br i1 %.not22.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i, %whilebody.i.i.i.i.i.i
-  %398 = phi i32 [ %401, %whilebody.i.i.i.i.i.i ], [ %397, %merge.i.i.i.i.i ]
-  %399 = sext i32 %398 to i64
-  %400 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %399, i32 7
-  %401 = load i32, ptr %400, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %401, %383
+  %396 = phi i32 [ %399, %whilebody.i.i.i.i.i.i ], [ %395, %merge.i.i.i.i.i ]
+  %397 = sext i32 %396 to i64
+  %398 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %397, i32 7
+  %399 = load i32, ptr %398, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %399, %381
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %396, %merge.i.i.i.i.i ], [ %400, %whilebody.i.i.i.i.i.i ]
-  %402 = getelementptr i8, ptr %385, i64 24
+  %link.0.lcssa.i.i.i.i.i.i = phi ptr [ %394, %merge.i.i.i.i.i ], [ %398, %whilebody.i.i.i.i.i.i ]
+  %400 = getelementptr i8, ptr %383, i64 24
+  %401 = load i32, ptr %400, align 4
+  store i32 %401, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
+  %402 = getelementptr i8, ptr %383, i64 8
   %403 = load i32, ptr %402, align 4
-  store i32 %403, ptr %link.0.lcssa.i.i.i.i.i.i, align 4
-  %404 = getelementptr i8, ptr %385, i64 8
-  %405 = load i32, ptr %404, align 4
-  %.not18.i.i.i.i.i.i = icmp eq i32 %405, -1
+  %.not18.i.i.i.i.i.i = icmp eq i32 %403, -1
   br i1 %.not18.i.i.i.i.i.i, label %whilebody.i.i.i36.i, label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
   %.val.i.i.i.i.i.i = load ptr, ptr %93, align 8
-  %406 = sext i32 %405 to i64
-  %407 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %406, i32 4
-  %408 = load i32, ptr %407, align 4
-  %409 = add i32 %408, -1
-  store i32 %409, ptr %407, align 4
+  %404 = sext i32 %403 to i64
+  %405 = getelementptr %10, ptr %.val.i.i.i.i.i.i, i64 %404, i32 4
+  %406 = load i32, ptr %405, align 4
+  %407 = add i32 %406, -1
+  store i32 %407, ptr %405, align 4
   br label %whilebody.i.i.i36.i
 
 "$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i34.i, %whilebody.i.i.i36.i, %then.i.i23
-  %410 = load ptr, ptr %110, align 8
-  %411 = load i64, ptr %111, align 8
-  %412 = getelementptr %11, ptr %410, i64 %411
-  %413 = add i64 %411, 1
-  store i64 %413, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %412, i8 0, i64 472, i1 false)
-  %414 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %414, ptr %412, align 8
-  %415 = getelementptr i8, ptr %412, i64 8
-  store i32 3, ptr %415, align 4
-  %416 = getelementptr i8, ptr %412, i64 20
-  store i32 -1, ptr %416, align 4
-  %.val.i.i6.i.i.i = load i64, ptr %331, align 8
-  %.val17.i.i.i.i.i = load i32, ptr %332, align 4
-  %417 = trunc i64 %.val.i.i6.i.i.i to i32
-  %418 = sub i32 %417, %.val17.i.i.i.i.i
-  %419 = getelementptr i8, ptr %412, i64 24
+  %408 = load ptr, ptr %110, align 8
+  %409 = load i64, ptr %111, align 8
+  %410 = getelementptr %11, ptr %408, i64 %409
+  %411 = add i64 %409, 1
+  store i64 %411, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %410, i8 0, i64 472, i1 false)
+  %412 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %412, ptr %410, align 8
+  %413 = getelementptr i8, ptr %410, i64 8
+  store i32 3, ptr %413, align 4
+  %414 = getelementptr i8, ptr %410, i64 20
+  store i32 -1, ptr %414, align 4
+  %.val.i.i6.i.i.i = load i64, ptr %329, align 8
+  %.val17.i.i.i.i.i = load i32, ptr %330, align 4
+  %415 = trunc i64 %.val.i.i6.i.i.i to i32
+  %416 = sub i32 %415, %.val17.i.i.i.i.i
+  %417 = getelementptr i8, ptr %410, i64 24
+  store i32 %416, ptr %417, align 4
+  %418 = load i32, ptr %330, align 4
+  %419 = getelementptr i8, ptr %410, i64 28
   store i32 %418, ptr %419, align 4
-  %420 = load i32, ptr %332, align 4
-  %421 = getelementptr i8, ptr %412, i64 28
-  store i32 %420, ptr %421, align 4
-  %422 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %423 = load i32, ptr %422, align 4
-  %424 = getelementptr i8, ptr %412, i64 32
-  store i32 %423, ptr %424, align 4
-  %425 = getelementptr i8, ptr %412, i64 36
-  store i32 -1, ptr %425, align 4
-  %426 = load i64, ptr %84, align 8
-  %427 = getelementptr i8, ptr %412, i64 208
-  store i64 %426, ptr %427, align 8
-  %428 = getelementptr i8, ptr %412, i64 12
-  store i32 6, ptr %428, align 4
-  %429 = getelementptr i8, ptr %412, i64 16
-  store i32 8, ptr %429, align 4
-  %430 = getelementptr i8, ptr %412, i64 216
-  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %430, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
+  %420 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %421 = load i32, ptr %420, align 4
+  %422 = getelementptr i8, ptr %410, i64 32
+  store i32 %421, ptr %422, align 4
+  %423 = getelementptr i8, ptr %410, i64 36
+  store i32 -1, ptr %423, align 4
+  %424 = load i64, ptr %84, align 8
+  %425 = getelementptr i8, ptr %410, i64 208
+  store i64 %424, ptr %425, align 8
+  %426 = getelementptr i8, ptr %410, i64 12
+  store i32 6, ptr %426, align 4
+  %427 = getelementptr i8, ptr %410, i64 16
+  store i32 8, ptr %427, align 4
+  %428 = getelementptr i8, ptr %410, i64 216
+  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %428, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i)
   br label %merge1.i21
 
 else.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
-  %432 = icmp slt i32 %357, 0
-  br i1 %432, label %then1.i.i, label %merge.i20.i22
+  %430 = icmp slt i32 %355, 0
+  br i1 %430, label %then1.i.i, label %merge.i20.i22
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
-  %433 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i.i30.i.i = load ptr, ptr %433, align 8
+  %431 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i.i30.i.i = load ptr, ptr %431, align 8
   %.not.i.i.i.i.i = icmp eq ptr %.val.i.i.i30.i.i, null
   br i1 %.not.i.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i", label %"$Sequence.is_restricted.exit.i.i.i.i"
 
 "$Sequence.is_restricted.exit.i.i.i.i":           ; preds = %then1.i.i
-  %434 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %435 = load i8, ptr %434, align 1
-  %.fr.i.i.i = freeze i8 %435
-  %436 = icmp eq i8 %.fr.i.i.i, 0
-  br i1 %436, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %432 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %433 = load i8, ptr %432, align 1
+  %.fr.i.i.i = freeze i8 %433
+  %434 = icmp eq i8 %.fr.i.i.i, 0
+  br i1 %434, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 merge.i.i.i28.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
-  %437 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
-  %.val.i.i.i29.i = load i32, ptr %437, align 4
-  %438 = icmp sgt i32 %.val.i.i.i29.i, 0
-  br i1 %438, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %435 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
+  %.val.i.i.i29.i = load i32, ptr %435, align 4
+  %436 = icmp sgt i32 %.val.i.i.i29.i, 0
+  br i1 %436, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 forbody.preheader.i.i.i30.i:                      ; preds = %merge.i.i.i28.i
   %narrow.i.i.i.i = add nuw i32 %.val.i.i.i29.i, 31
-  %439 = lshr i32 %narrow.i.i.i.i, 5
-  %.zext.i.i.i.i = zext nneg i32 %439 to i64
+  %437 = lshr i32 %narrow.i.i.i.i, 5
+  %.zext.i.i.i.i = zext nneg i32 %437 to i64
   br label %forbody.i.i.i31.i
 
 forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i31.i
-  %440 = add nuw nsw i64 %i.010.i.i.i.i, 1
-  %exitcond.not.i.i.i33.i = icmp eq i64 %440, %.zext.i.i.i.i
+  %438 = add nuw nsw i64 %i.010.i.i.i.i, 1
+  %exitcond.not.i.i.i33.i = icmp eq i64 %438, %.zext.i.i.i.i
   br i1 %exitcond.not.i.i.i33.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i31.i
 
 forbody.i.i.i31.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i30.i
-  %i.010.i.i.i.i = phi i64 [ %440, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
-  %441 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
-  %442 = load i32, ptr %441, align 4
-  %.not.i.i.i32.i = icmp eq i32 %442, 0
+  %i.010.i.i.i.i = phi i64 [ %438, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
+  %439 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
+  %440 = load i32, ptr %439, align 4
+  %.not.i.i.i32.i = icmp eq i32 %440, 0
   br i1 %.not.i.i.i32.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
 "$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i31.i, %forcond.i.i.i.i, %merge.i.i.i28.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
   %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i28.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i31.i ], [ 1, %forcond.i.i.i.i ]
   %cause.0.i.i.i = phi ptr [ @"$string.22", %merge.i.i.i28.i ], [ @"$string.21", %then1.i.i ], [ @"$string.21", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.23", %forbody.i.i.i31.i ], [ @"$string.22", %forcond.i.i.i.i ]
-  %.val.i31.i.i = load i64, ptr %331, align 8
-  %.val6.i.i.i = load i32, ptr %332, align 4
-  %443 = trunc i64 %.val.i31.i.i to i32
-  %444 = sub i32 %443, %.val6.i.i.i
-  %445 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %444)
-  %446 = load ptr, ptr %110, align 8
-  %447 = load i64, ptr %111, align 8
-  %448 = getelementptr %11, ptr %446, i64 %447
-  %449 = add i64 %447, 1
-  store i64 %449, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %448, i8 0, i64 472, i1 false)
-  %450 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %450, ptr %448, align 8
-  %451 = getelementptr i8, ptr %448, i64 8
-  store i32 3, ptr %451, align 4
-  %452 = getelementptr i8, ptr %448, i64 20
-  store i32 -1, ptr %452, align 4
-  %.val.i.i9.i.i.i = load i64, ptr %331, align 8
-  %.val17.i.i.i32.i.i = load i32, ptr %332, align 4
-  %453 = trunc i64 %.val.i.i9.i.i.i to i32
-  %454 = sub i32 %453, %.val17.i.i.i32.i.i
-  %455 = getelementptr i8, ptr %448, i64 24
+  %.val.i31.i.i = load i64, ptr %329, align 8
+  %.val6.i.i.i = load i32, ptr %330, align 4
+  %441 = trunc i64 %.val.i31.i.i to i32
+  %442 = sub i32 %441, %.val6.i.i.i
+  %443 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %442)
+  %444 = load ptr, ptr %110, align 8
+  %445 = load i64, ptr %111, align 8
+  %446 = getelementptr %11, ptr %444, i64 %445
+  %447 = add i64 %445, 1
+  store i64 %447, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %446, i8 0, i64 472, i1 false)
+  %448 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %448, ptr %446, align 8
+  %449 = getelementptr i8, ptr %446, i64 8
+  store i32 3, ptr %449, align 4
+  %450 = getelementptr i8, ptr %446, i64 20
+  store i32 -1, ptr %450, align 4
+  %.val.i.i9.i.i.i = load i64, ptr %329, align 8
+  %.val17.i.i.i32.i.i = load i32, ptr %330, align 4
+  %451 = trunc i64 %.val.i.i9.i.i.i to i32
+  %452 = sub i32 %451, %.val17.i.i.i32.i.i
+  %453 = getelementptr i8, ptr %446, i64 24
+  store i32 %452, ptr %453, align 4
+  %454 = load i32, ptr %330, align 4
+  %455 = getelementptr i8, ptr %446, i64 28
   store i32 %454, ptr %455, align 4
-  %456 = load i32, ptr %332, align 4
-  %457 = getelementptr i8, ptr %448, i64 28
-  store i32 %456, ptr %457, align 4
-  %458 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %459 = load i32, ptr %458, align 4
-  %460 = getelementptr i8, ptr %448, i64 32
-  store i32 %459, ptr %460, align 4
-  %461 = getelementptr i8, ptr %448, i64 36
-  store i32 -1, ptr %461, align 4
-  %462 = load i64, ptr %84, align 8
-  %463 = getelementptr i8, ptr %448, i64 208
-  store i64 %462, ptr %463, align 8
-  %464 = getelementptr i8, ptr %448, i64 12
-  store i32 6, ptr %464, align 4
-  %465 = getelementptr i8, ptr %448, i64 16
-  store i32 %code.0.i.i.i, ptr %465, align 4
-  %466 = getelementptr i8, ptr %448, i64 216
-  %467 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %466, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
+  %456 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %457 = load i32, ptr %456, align 4
+  %458 = getelementptr i8, ptr %446, i64 32
+  store i32 %457, ptr %458, align 4
+  %459 = getelementptr i8, ptr %446, i64 36
+  store i32 -1, ptr %459, align 4
+  %460 = load i64, ptr %84, align 8
+  %461 = getelementptr i8, ptr %446, i64 208
+  store i64 %460, ptr %461, align 8
+  %462 = getelementptr i8, ptr %446, i64 12
+  store i32 6, ptr %462, align 4
+  %463 = getelementptr i8, ptr %446, i64 16
+  store i32 %code.0.i.i.i, ptr %463, align 4
+  %464 = getelementptr i8, ptr %446, i64 216
+  %465 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i)
   br label %merge1.i21
 
 merge.i20.i22:                                    ; preds = %else.i.i
-  %468 = load ptr, ptr %110, align 8
-  %469 = load i64, ptr %111, align 8
-  %470 = getelementptr %11, ptr %468, i64 %469
-  %471 = add i64 %469, 1
-  store i64 %471, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %470, i8 0, i64 472, i1 false)
-  %472 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %472, ptr %470, align 8
-  %473 = getelementptr i8, ptr %470, i64 8
-  store i32 1, ptr %473, align 4
-  %474 = getelementptr i8, ptr %470, i64 20
-  store i32 -1, ptr %474, align 4
-  %.val.i.i33.i.i = load i64, ptr %331, align 8
-  %.val17.i.i.i21.i = load i32, ptr %332, align 4
-  %475 = trunc i64 %.val.i.i33.i.i to i32
-  %476 = sub i32 %475, %.val17.i.i.i21.i
-  %477 = getelementptr i8, ptr %470, i64 24
+  %466 = load ptr, ptr %110, align 8
+  %467 = load i64, ptr %111, align 8
+  %468 = getelementptr %11, ptr %466, i64 %467
+  %469 = add i64 %467, 1
+  store i64 %469, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %468, i8 0, i64 472, i1 false)
+  %470 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %470, ptr %468, align 8
+  %471 = getelementptr i8, ptr %468, i64 8
+  store i32 1, ptr %471, align 4
+  %472 = getelementptr i8, ptr %468, i64 20
+  store i32 -1, ptr %472, align 4
+  %.val.i.i33.i.i = load i64, ptr %329, align 8
+  %.val17.i.i.i21.i = load i32, ptr %330, align 4
+  %473 = trunc i64 %.val.i.i33.i.i to i32
+  %474 = sub i32 %473, %.val17.i.i.i21.i
+  %475 = getelementptr i8, ptr %468, i64 24
+  store i32 %474, ptr %475, align 4
+  %476 = load i32, ptr %330, align 4
+  %477 = getelementptr i8, ptr %468, i64 28
   store i32 %476, ptr %477, align 4
-  %478 = load i32, ptr %332, align 4
-  %479 = getelementptr i8, ptr %470, i64 28
-  store i32 %478, ptr %479, align 4
-  %480 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %481 = load i32, ptr %480, align 4
-  %482 = getelementptr i8, ptr %470, i64 32
-  store i32 %481, ptr %482, align 4
-  %483 = getelementptr i8, ptr %470, i64 36
-  store i32 -1, ptr %483, align 4
-  %484 = load i64, ptr %84, align 8
-  %485 = getelementptr i8, ptr %470, i64 208
-  store i64 %484, ptr %485, align 8
-  store i32 %357, ptr %474, align 4
+  %478 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %479 = load i32, ptr %478, align 4
+  %480 = getelementptr i8, ptr %468, i64 32
+  store i32 %479, ptr %480, align 4
+  %481 = getelementptr i8, ptr %468, i64 36
+  store i32 -1, ptr %481, align 4
+  %482 = load i64, ptr %84, align 8
+  %483 = getelementptr i8, ptr %468, i64 208
+  store i64 %482, ptr %483, align 8
+  store i32 %355, ptr %472, align 4
   %.val.i34.i.i = load ptr, ptr %107, align 8
-  %486 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %.val20.i.i.i = load i32, ptr %486, align 4
-  %487 = getelementptr i8, ptr %.val.i34.i.i, i64 68
-  %488 = load i32, ptr %487, align 4
-  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %488, i32 %.val20.i.i.i)
-  %489 = icmp sgt i32 %spec.select.i.i.i.i, 0
-  br i1 %489, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
+  %484 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
+  %.val20.i.i.i = load i32, ptr %484, align 4
+  %485 = getelementptr i8, ptr %.val.i34.i.i, i64 68
+  %486 = load i32, ptr %485, align 4
+  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %486, i32 %.val20.i.i.i)
+  %487 = icmp sgt i32 %spec.select.i.i.i.i, 0
+  br i1 %487, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i20.i22
-  %490 = getelementptr i8, ptr %.val.i34.i.i, i64 328
-  %491 = load ptr, ptr %490, align 8
-  %492 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %488 = getelementptr i8, ptr %.val.i34.i.i, i64 328
+  %489 = load ptr, ptr %488, align 8
+  %490 = mul i32 %segment.sroa.215.0.copyload.i, 20
   %wide.trip.count.i.i.i24.i = zext nneg i32 %spec.select.i.i.i.i to i64
   br label %forbody.i.i37.i.i
 
 forbody.i.i37.i.i:                                ; preds = %merge2.i.i.i26.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i25.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i27.i, %merge2.i.i.i26.i ]
-  %493 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
-  %494 = add i32 %492, %493
-  %495 = sext i32 %494 to i64
-  %496 = getelementptr i32, ptr %491, i64 %495
-  %497 = load i32, ptr %496, align 4
-  %498 = icmp slt i32 %497, 0
-  br i1 %498, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
+  %491 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
+  %492 = add i32 %490, %491
+  %493 = sext i32 %492 to i64
+  %494 = getelementptr i32, ptr %489, i64 %493
+  %495 = load i32, ptr %494, align 4
+  %496 = icmp slt i32 %495, 0
+  br i1 %496, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
 
 merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
   %indvars.iv.next.i.i.i27.i = add nuw nsw i64 %indvars.iv.i.i.i25.i, 1
@@ -2032,31 +2030,31 @@ merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
   br i1 %exitcond.not.i.i38.i.i, label %"$Scheduler.num_best.exit.i.i.i", label %forbody.i.i37.i.i
 
 "$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i26.i, %forbody.i.i37.i.i, %merge.i20.i22
-  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i22 ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %493, %forbody.i.i37.i.i ]
-  store i32 %common.ret.op.i.i.i.i, ptr %483, align 4
-  %499 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
-  br i1 %499, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
+  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i22 ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %491, %forbody.i.i37.i.i ]
+  store i32 %common.ret.op.i.i.i.i, ptr %481, align 4
+  %497 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
+  br i1 %497, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
 
 then.i35.i.i:                                     ; preds = %"$Scheduler.num_best.exit.i.i.i"
-  %500 = getelementptr i8, ptr %352, i64 320
-  %501 = load ptr, ptr %500, align 8
-  %502 = getelementptr float, ptr %501, i64 %355
-  %503 = load float, ptr %502, align 4
-  %504 = getelementptr i8, ptr %470, i64 40
-  store float %503, ptr %504, align 4
+  %498 = getelementptr i8, ptr %350, i64 320
+  %499 = load ptr, ptr %498, align 8
+  %500 = getelementptr float, ptr %499, i64 %353
+  %501 = load float, ptr %500, align 4
+  %502 = getelementptr i8, ptr %468, i64 40
+  store float %501, ptr %502, align 4
   %.not.i36.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not.i36.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i35.i.i
-  %505 = getelementptr i8, ptr %352, i64 328
-  %506 = mul i32 %segment.sroa.215.0.copyload.i, 20
-  %507 = getelementptr i8, ptr %470, i64 44
-  %508 = getelementptr i8, ptr %352, i64 336
-  %509 = getelementptr i8, ptr %470, i64 124
+  %503 = getelementptr i8, ptr %350, i64 328
+  %504 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %505 = getelementptr i8, ptr %468, i64 44
+  %506 = getelementptr i8, ptr %350, i64 336
+  %507 = getelementptr i8, ptr %468, i64 124
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   %xtraiter53 = and i64 %wide.trip.count.i.i.i, 3
-  %510 = icmp ult i32 %common.ret.op.i.i.i.i, 4
-  br i1 %510, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %508 = icmp ult i32 %common.ret.op.i.i.i.i, 4
+  br i1 %508, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
   %unroll_iter56 = and i64 %wide.trip.count.i.i.i, 2147483644
@@ -2065,61 +2063,61 @@ forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
   %niter57 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter57.next.3, %forbody.i.i.i ]
-  %511 = load ptr, ptr %505, align 8
-  %512 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %513 = add i32 %506, %512
-  %514 = sext i32 %513 to i64
-  %515 = getelementptr i32, ptr %511, i64 %514
-  %516 = load i32, ptr %515, align 4
-  %517 = getelementptr i32, ptr %507, i64 %indvars.iv.i.i.i
-  store i32 %516, ptr %517, align 4
-  %518 = load ptr, ptr %508, align 8
-  %519 = getelementptr float, ptr %518, i64 %514
-  %520 = load float, ptr %519, align 4
-  %521 = getelementptr float, ptr %509, i64 %indvars.iv.i.i.i
-  store float %520, ptr %521, align 4
+  %509 = load ptr, ptr %503, align 8
+  %510 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %511 = add i32 %504, %510
+  %512 = sext i32 %511 to i64
+  %513 = getelementptr i32, ptr %509, i64 %512
+  %514 = load i32, ptr %513, align 4
+  %515 = getelementptr i32, ptr %505, i64 %indvars.iv.i.i.i
+  store i32 %514, ptr %515, align 4
+  %516 = load ptr, ptr %506, align 8
+  %517 = getelementptr float, ptr %516, i64 %512
+  %518 = load float, ptr %517, align 4
+  %519 = getelementptr float, ptr %507, i64 %indvars.iv.i.i.i
+  store float %518, ptr %519, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %522 = load ptr, ptr %505, align 8
-  %523 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %524 = add i32 %506, %523
-  %525 = sext i32 %524 to i64
-  %526 = getelementptr i32, ptr %522, i64 %525
-  %527 = load i32, ptr %526, align 4
-  %528 = getelementptr i32, ptr %507, i64 %indvars.iv.next.i.i.i
-  store i32 %527, ptr %528, align 4
-  %529 = load ptr, ptr %508, align 8
-  %530 = getelementptr float, ptr %529, i64 %525
-  %531 = load float, ptr %530, align 4
-  %532 = getelementptr float, ptr %509, i64 %indvars.iv.next.i.i.i
-  store float %531, ptr %532, align 4
+  %520 = load ptr, ptr %503, align 8
+  %521 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %522 = add i32 %504, %521
+  %523 = sext i32 %522 to i64
+  %524 = getelementptr i32, ptr %520, i64 %523
+  %525 = load i32, ptr %524, align 4
+  %526 = getelementptr i32, ptr %505, i64 %indvars.iv.next.i.i.i
+  store i32 %525, ptr %526, align 4
+  %527 = load ptr, ptr %506, align 8
+  %528 = getelementptr float, ptr %527, i64 %523
+  %529 = load float, ptr %528, align 4
+  %530 = getelementptr float, ptr %507, i64 %indvars.iv.next.i.i.i
+  store float %529, ptr %530, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %533 = load ptr, ptr %505, align 8
-  %534 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %535 = add i32 %506, %534
-  %536 = sext i32 %535 to i64
-  %537 = getelementptr i32, ptr %533, i64 %536
-  %538 = load i32, ptr %537, align 4
-  %539 = getelementptr i32, ptr %507, i64 %indvars.iv.next.i.i.i.1
-  store i32 %538, ptr %539, align 4
-  %540 = load ptr, ptr %508, align 8
-  %541 = getelementptr float, ptr %540, i64 %536
-  %542 = load float, ptr %541, align 4
-  %543 = getelementptr float, ptr %509, i64 %indvars.iv.next.i.i.i.1
-  store float %542, ptr %543, align 4
+  %531 = load ptr, ptr %503, align 8
+  %532 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %533 = add i32 %504, %532
+  %534 = sext i32 %533 to i64
+  %535 = getelementptr i32, ptr %531, i64 %534
+  %536 = load i32, ptr %535, align 4
+  %537 = getelementptr i32, ptr %505, i64 %indvars.iv.next.i.i.i.1
+  store i32 %536, ptr %537, align 4
+  %538 = load ptr, ptr %506, align 8
+  %539 = getelementptr float, ptr %538, i64 %534
+  %540 = load float, ptr %539, align 4
+  %541 = getelementptr float, ptr %507, i64 %indvars.iv.next.i.i.i.1
+  store float %540, ptr %541, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %544 = load ptr, ptr %505, align 8
-  %545 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %546 = add i32 %506, %545
-  %547 = sext i32 %546 to i64
-  %548 = getelementptr i32, ptr %544, i64 %547
-  %549 = load i32, ptr %548, align 4
-  %550 = getelementptr i32, ptr %507, i64 %indvars.iv.next.i.i.i.2
-  store i32 %549, ptr %550, align 4
-  %551 = load ptr, ptr %508, align 8
-  %552 = getelementptr float, ptr %551, i64 %547
-  %553 = load float, ptr %552, align 4
-  %554 = getelementptr float, ptr %509, i64 %indvars.iv.next.i.i.i.2
-  store float %553, ptr %554, align 4
+  %542 = load ptr, ptr %503, align 8
+  %543 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %544 = add i32 %504, %543
+  %545 = sext i32 %544 to i64
+  %546 = getelementptr i32, ptr %542, i64 %545
+  %547 = load i32, ptr %546, align 4
+  %548 = getelementptr i32, ptr %505, i64 %indvars.iv.next.i.i.i.2
+  store i32 %547, ptr %548, align 4
+  %549 = load ptr, ptr %506, align 8
+  %550 = getelementptr float, ptr %549, i64 %545
+  %551 = load float, ptr %550, align 4
+  %552 = getelementptr float, ptr %507, i64 %indvars.iv.next.i.i.i.2
+  store float %551, ptr %552, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
   %niter57.next.3 = add i64 %niter57, 4
   %niter57.ncmp.3 = icmp eq i64 %niter57.next.3, %unroll_iter56
@@ -2133,256 +2131,256 @@ forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %for
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
   %epil.iter54 = phi i64 [ %epil.iter54.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %555 = load ptr, ptr %505, align 8
-  %556 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %557 = add i32 %506, %556
-  %558 = sext i32 %557 to i64
-  %559 = getelementptr i32, ptr %555, i64 %558
-  %560 = load i32, ptr %559, align 4
-  %561 = getelementptr i32, ptr %507, i64 %indvars.iv.i.i.i.epil
-  store i32 %560, ptr %561, align 4
-  %562 = load ptr, ptr %508, align 8
-  %563 = getelementptr float, ptr %562, i64 %558
-  %564 = load float, ptr %563, align 4
-  %565 = getelementptr float, ptr %509, i64 %indvars.iv.i.i.i.epil
-  store float %564, ptr %565, align 4
+  %553 = load ptr, ptr %503, align 8
+  %554 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %555 = add i32 %504, %554
+  %556 = sext i32 %555 to i64
+  %557 = getelementptr i32, ptr %553, i64 %556
+  %558 = load i32, ptr %557, align 4
+  %559 = getelementptr i32, ptr %505, i64 %indvars.iv.i.i.i.epil
+  store i32 %558, ptr %559, align 4
+  %560 = load ptr, ptr %506, align 8
+  %561 = getelementptr float, ptr %560, i64 %556
+  %562 = load float, ptr %561, align 4
+  %563 = getelementptr float, ptr %507, i64 %indvars.iv.i.i.i.epil
+  store float %562, ptr %563, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
   %epil.iter54.next = add i64 %epil.iter54, 1
   %epil.iter54.cmp.not = icmp eq i64 %epil.iter54.next, %xtraiter53
   br i1 %epil.iter54.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
 "$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then.i35.i.i, %"$Scheduler.num_best.exit.i.i.i"
-  %566 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %567 = load ptr, ptr %566, align 8
-  %568 = load i64, ptr %331, align 8
-  %569 = getelementptr i32, ptr %567, i64 %568
-  store i32 %357, ptr %569, align 4
-  %570 = load i64, ptr %331, align 8
-  %571 = add i64 %570, 1
-  store i64 %571, ptr %331, align 8
-  %.val21.i.i.i = load i32, ptr %332, align 4
-  %572 = trunc i64 %571 to i32
-  %573 = sub i32 %572, %.val21.i.i.i
-  %574 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %575 = load i32, ptr %574, align 4
-  %.not.i40.i.i = icmp slt i32 %573, %575
+  %564 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %565 = load ptr, ptr %564, align 8
+  %566 = load i64, ptr %329, align 8
+  %567 = getelementptr i32, ptr %565, i64 %566
+  store i32 %355, ptr %567, align 4
+  %568 = load i64, ptr %329, align 8
+  %569 = add i64 %568, 1
+  store i64 %569, ptr %329, align 8
+  %.val21.i.i.i = load i32, ptr %330, align 4
+  %570 = trunc i64 %569 to i32
+  %571 = sub i32 %570, %.val21.i.i.i
+  %572 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %573 = load i32, ptr %572, align 4
+  %.not.i40.i.i = icmp slt i32 %571, %573
   br i1 %.not.i40.i.i, label %or.lhs.false.i.i.i, label %and.lhs.true.i41.i.i
 
 and.lhs.true.i41.i.i:                             ; preds = %"$Sequence.is_restricted.exit.i50.i.i", %"$Scheduler.post_token.exit.i.i"
-  %.val22.i.i.i = load ptr, ptr %566, align 8
-  %576 = getelementptr i32, ptr %.val22.i.i.i, i64 %571
-  %577 = getelementptr i8, ptr %576, i64 -4
-  %578 = load i32, ptr %577, align 4
-  %579 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %580 = load i64, ptr %579, align 8
-  %581 = icmp sgt i64 %580, 0
-  br i1 %581, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
+  %.val22.i.i.i = load ptr, ptr %564, align 8
+  %574 = getelementptr i32, ptr %.val22.i.i.i, i64 %569
+  %575 = getelementptr i8, ptr %574, i64 -4
+  %576 = load i32, ptr %575, align 4
+  %577 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %578 = load i64, ptr %577, align 8
+  %579 = icmp sgt i64 %578, 0
+  br i1 %579, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
 
 forbody.lr.ph.i.i44.i.i:                          ; preds = %and.lhs.true.i41.i.i
-  %582 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %583 = load ptr, ptr %582, align 8
-  %584 = load i32, ptr %583, align 4
-  %585 = icmp eq i32 %584, %578
-  br i1 %585, label %then5.i.i, label %forcond.i.i45.i.i
+  %580 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %581 = load ptr, ptr %580, align 8
+  %582 = load i32, ptr %581, align 4
+  %583 = icmp eq i32 %582, %576
+  br i1 %583, label %then5.i.i, label %forcond.i.i45.i.i
 
 forcond.i.i45.i.i:                                ; preds = %forbody.lr.ph.i.i44.i.i, %forbody.i.i47.i.i
-  %i.05.i30.i.i.i = phi i64 [ %586, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
-  %586 = add nuw nsw i64 %i.05.i30.i.i.i, 1
-  %exitcond.not.i.i46.i.i = icmp eq i64 %586, %580
+  %i.05.i30.i.i.i = phi i64 [ %584, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
+  %584 = add nuw nsw i64 %i.05.i30.i.i.i, 1
+  %exitcond.not.i.i46.i.i = icmp eq i64 %584, %578
   br i1 %exitcond.not.i.i46.i.i, label %else.i.i.i, label %forbody.i.i47.i.i
 
 forbody.i.i47.i.i:                                ; preds = %forcond.i.i45.i.i
-  %587 = getelementptr i32, ptr %583, i64 %586
-  %588 = load i32, ptr %587, align 4
-  %589 = icmp eq i32 %588, %578
-  br i1 %589, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
+  %585 = getelementptr i32, ptr %581, i64 %584
+  %586 = load i32, ptr %585, align 4
+  %587 = icmp eq i32 %586, %576
+  br i1 %587, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i47.i.i
-  %590 = icmp slt i64 %586, %580
-  br i1 %590, label %then5.i.i, label %else.i.i.i
+  %588 = icmp slt i64 %584, %578
+  br i1 %588, label %then5.i.i, label %else.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i"
-  %591 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i48.i.i = load ptr, ptr %591, align 8
+  %589 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i48.i.i = load ptr, ptr %589, align 8
   %.not.i.i49.i.i = icmp eq ptr %.val.i.i48.i.i, null
   br i1 %.not.i.i49.i.i, label %merge.i.i22.i, label %"$Sequence.is_restricted.exit.i50.i.i"
 
 "$Sequence.is_restricted.exit.i50.i.i":           ; preds = %or.lhs.false.i.i.i
-  %592 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %593 = load i8, ptr %592, align 1
-  %594 = icmp eq i8 %593, 0
-  br i1 %594, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
+  %590 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %591 = load i8, ptr %590, align 1
+  %592 = icmp eq i8 %591, 0
+  br i1 %592, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
 
 else.i.i.i:                                       ; preds = %forcond.i.i45.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %and.lhs.true.i41.i.i
   br i1 %.not.i40.i.i, label %merge.i.i22.i, label %and.lhs.true3.i.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %else.i.i.i
-  %595 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %596 = load i64, ptr %595, align 8
-  %597 = add i64 %596, -1
-  %598 = icmp sgt i64 %597, 0
-  br i1 %598, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
+  %593 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %594 = load i64, ptr %593, align 8
+  %595 = add i64 %594, -1
+  %596 = icmp sgt i64 %595, 0
+  br i1 %596, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
 
 forbody.lr.ph.i25.i.i.i:                          ; preds = %and.lhs.true3.i.i.i
-  %599 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %600 = load ptr, ptr %599, align 8
-  %601 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i23.i = load i32, ptr %600, align 4
+  %597 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %598 = load ptr, ptr %597, align 8
+  %599 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i23.i = load i32, ptr %598, align 4
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i25.i.i.i
-  %602 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %606, %forcond.backedge.i.i.i.i ]
-  %603 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %617, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %604, %forcond.backedge.i.i.i.i ]
-  %604 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %605 = getelementptr i32, ptr %600, i64 %604
-  %606 = load i32, ptr %605, align 4
-  %607 = sub i32 %606, %602
-  %608 = icmp sgt i32 %607, %573
-  br i1 %608, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
+  %600 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %604, %forcond.backedge.i.i.i.i ]
+  %601 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %615, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %602, %forcond.backedge.i.i.i.i ]
+  %602 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %603 = getelementptr i32, ptr %598, i64 %602
+  %604 = load i32, ptr %603, align 4
+  %605 = sub i32 %604, %600
+  %606 = icmp sgt i32 %605, %571
+  br i1 %606, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
 
 merge.i.i.i43.i.i:                                ; preds = %forbody.i26.i.i.i
-  %609 = sext i32 %607 to i64
-  %610 = sub i64 %571, %609
-  %611 = getelementptr i32, ptr %.val22.i.i.i, i64 %610
-  %612 = load ptr, ptr %601, align 8
-  %613 = sext i32 %602 to i64
-  %614 = getelementptr i32, ptr %612, i64 %613
-  %615 = shl nsw i64 %609, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %611, ptr %614, i64 %615)
-  %616 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %616, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+  %607 = sext i32 %605 to i64
+  %608 = sub i64 %569, %607
+  %609 = getelementptr i32, ptr %.val22.i.i.i, i64 %608
+  %610 = load ptr, ptr %599, align 8
+  %611 = sext i32 %600 to i64
+  %612 = getelementptr i32, ptr %610, i64 %611
+  %613 = shl nsw i64 %607, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %609, ptr %612, i64 %613)
+  %614 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %614, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
 forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i43.i.i, %forbody.i26.i.i.i
-  %617 = icmp slt i64 %604, %597
-  %exitcond.not.i27.i.i.i = icmp eq i64 %604, %597
+  %615 = icmp slt i64 %602, %595
+  %exitcond.not.i27.i.i.i = icmp eq i64 %602, %595
   br i1 %exitcond.not.i27.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i26.i.i.i
 
 "$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i43.i.i
-  %.lcssa.i24.i.i.i = phi i1 [ %603, %merge.i.i.i43.i.i ], [ %617, %forcond.backedge.i.i.i.i ]
+  %.lcssa.i24.i.i.i = phi i1 [ %601, %merge.i.i.i43.i.i ], [ %615, %forcond.backedge.i.i.i.i ]
   br i1 %.lcssa.i24.i.i.i, label %then5.i.i, label %merge.i.i22.i
 
 merge.i.i22.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i50.i.i", %or.lhs.false.i.i.i
-  %618 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %619 = load i32, ptr %618, align 4
-  %.not18.i.i.i = icmp slt i32 %573, %619
+  %616 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %617 = load i32, ptr %616, align 4
+  %.not18.i.i.i = icmp slt i32 %571, %617
   br i1 %.not18.i.i.i, label %merge1.i21, label %then5.i.i
 
 then5.i.i:                                        ; preds = %merge.i.i22.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i44.i.i
   %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i44.i.i ], [ 3, %merge.i.i22.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %620 = load ptr, ptr %110, align 8
-  %621 = load i64, ptr %111, align 8
-  %622 = getelementptr %11, ptr %620, i64 %621
-  %623 = add i64 %621, 1
-  store i64 %623, ptr %111, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %622, i8 0, i64 472, i1 false)
-  %624 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %624, ptr %622, align 8
-  %625 = getelementptr i8, ptr %622, i64 8
-  store i32 2, ptr %625, align 4
-  %626 = getelementptr i8, ptr %622, i64 20
-  store i32 -1, ptr %626, align 4
-  %.val.i.i51.i.i = load i64, ptr %331, align 8
-  %.val17.i.i52.i.i = load i32, ptr %332, align 4
-  %627 = trunc i64 %.val.i.i51.i.i to i32
-  %628 = sub i32 %627, %.val17.i.i52.i.i
-  %629 = getelementptr i8, ptr %622, i64 24
+  %618 = load ptr, ptr %110, align 8
+  %619 = load i64, ptr %111, align 8
+  %620 = getelementptr %11, ptr %618, i64 %619
+  %621 = add i64 %619, 1
+  store i64 %621, ptr %111, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %620, i8 0, i64 472, i1 false)
+  %622 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %622, ptr %620, align 8
+  %623 = getelementptr i8, ptr %620, i64 8
+  store i32 2, ptr %623, align 4
+  %624 = getelementptr i8, ptr %620, i64 20
+  store i32 -1, ptr %624, align 4
+  %.val.i.i51.i.i = load i64, ptr %329, align 8
+  %.val17.i.i52.i.i = load i32, ptr %330, align 4
+  %625 = trunc i64 %.val.i.i51.i.i to i32
+  %626 = sub i32 %625, %.val17.i.i52.i.i
+  %627 = getelementptr i8, ptr %620, i64 24
+  store i32 %626, ptr %627, align 4
+  %628 = load i32, ptr %330, align 4
+  %629 = getelementptr i8, ptr %620, i64 28
   store i32 %628, ptr %629, align 4
-  %630 = load i32, ptr %332, align 4
-  %631 = getelementptr i8, ptr %622, i64 28
+  %630 = load i32, ptr %478, align 4
+  %631 = getelementptr i8, ptr %620, i64 32
   store i32 %630, ptr %631, align 4
-  %632 = load i32, ptr %480, align 4
-  %633 = getelementptr i8, ptr %622, i64 32
-  store i32 %632, ptr %633, align 4
-  %634 = getelementptr i8, ptr %622, i64 36
-  store i32 -1, ptr %634, align 4
-  %635 = load i64, ptr %84, align 8
-  %636 = getelementptr i8, ptr %622, i64 208
-  store i64 %635, ptr %636, align 8
-  %637 = getelementptr i8, ptr %622, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %637, align 4
-  %638 = load i64, ptr %112, align 8
-  %639 = add i64 %638, 1
-  store i64 %639, ptr %112, align 8
+  %632 = getelementptr i8, ptr %620, i64 36
+  store i32 -1, ptr %632, align 4
+  %633 = load i64, ptr %84, align 8
+  %634 = getelementptr i8, ptr %620, i64 208
+  store i64 %633, ptr %634, align 8
+  %635 = getelementptr i8, ptr %620, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %635, align 4
+  %636 = load i64, ptr %112, align 8
+  %637 = add i64 %636, 1
+  store i64 %637, ptr %112, align 8
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   br label %merge1.i21
 
-merge1.i21:                                       ; preds = %then5.i.i, %merge.i.i22.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_prompt_pages.exit.i", %forbody.i
-  %640 = add nuw nsw i64 %i.043.i, 1
-  %exitcond.not.i = icmp eq i64 %640, %89
+merge1.i21:                                       ; preds = %then5.i.i, %merge.i.i22.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_pages.exit.i", %forbody.i
+  %638 = add nuw nsw i64 %i.043.i, 1
+  %exitcond.not.i = icmp eq i64 %638, %89
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %641 = getelementptr i8, ptr %0, i64 1928
-  store i64 %16, ptr %641, align 8
-  %642 = getelementptr i8, ptr %0, i64 2606
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %642, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %643 = getelementptr i8, ptr %0, i64 1864
-  store i8 0, ptr %643, align 1
-  %644 = getelementptr i8, ptr %0, i64 1840
-  %645 = load i64, ptr %2, align 8
-  %646 = icmp sgt i64 %645, 0
-  br i1 %646, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %639 = getelementptr i8, ptr %0, i64 1928
+  store i64 %16, ptr %639, align 8
+  %640 = getelementptr i8, ptr %0, i64 2606
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %640, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %641 = getelementptr i8, ptr %0, i64 1864
+  store i8 0, ptr %641, align 1
+  %642 = getelementptr i8, ptr %0, i64 1840
+  %643 = load i64, ptr %2, align 8
+  %644 = icmp sgt i64 %643, 0
+  br i1 %644, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %647 = getelementptr i8, ptr %0, i64 1696
-  %648 = getelementptr i8, ptr %0, i64 1704
+  %645 = getelementptr i8, ptr %0, i64 1696
+  %646 = getelementptr i8, ptr %0, i64 1704
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
-  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %676, %merge1.i.i ]
-  %649 = load ptr, ptr %644, align 8
-  %650 = getelementptr %9, ptr %649, i64 %i.08.i.i
-  %651 = load ptr, ptr %650, align 8
-  store ptr null, ptr %650, align 8
-  %.not.i.i24 = icmp eq ptr %651, null
+  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %674, %merge1.i.i ]
+  %647 = load ptr, ptr %642, align 8
+  %648 = getelementptr %9, ptr %647, i64 %i.08.i.i
+  %649 = load ptr, ptr %648, align 8
+  store ptr null, ptr %648, align 8
+  %.not.i.i24 = icmp eq ptr %649, null
   br i1 %.not.i.i24, label %merge1.i.i, label %then.i.i25
 
 then.i.i25:                                       ; preds = %forbody.i.i
-  %652 = load ptr, ptr %647, align 8
-  %653 = load i64, ptr %648, align 8
-  %654 = getelementptr %11, ptr %652, i64 %653
-  %655 = add i64 %653, 1
-  store i64 %655, ptr %648, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %654, i8 0, i64 472, i1 false)
-  %656 = load i64, ptr %651, align 8
-  store i64 %656, ptr %654, align 8
-  %657 = getelementptr i8, ptr %654, i64 8
-  store i32 3, ptr %657, align 4
-  %658 = getelementptr i8, ptr %654, i64 20
-  store i32 -1, ptr %658, align 4
-  %659 = getelementptr i8, ptr %651, i64 24
-  %.val.i.i.i.i26 = load i64, ptr %659, align 8
-  %660 = getelementptr i8, ptr %651, i64 40
-  %.val17.i.i.i.i27 = load i32, ptr %660, align 4
-  %661 = trunc i64 %.val.i.i.i.i26 to i32
-  %662 = sub i32 %661, %.val17.i.i.i.i27
-  %663 = getelementptr i8, ptr %654, i64 24
+  %650 = load ptr, ptr %645, align 8
+  %651 = load i64, ptr %646, align 8
+  %652 = getelementptr %11, ptr %650, i64 %651
+  %653 = add i64 %651, 1
+  store i64 %653, ptr %646, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %652, i8 0, i64 472, i1 false)
+  %654 = load i64, ptr %649, align 8
+  store i64 %654, ptr %652, align 8
+  %655 = getelementptr i8, ptr %652, i64 8
+  store i32 3, ptr %655, align 4
+  %656 = getelementptr i8, ptr %652, i64 20
+  store i32 -1, ptr %656, align 4
+  %657 = getelementptr i8, ptr %649, i64 24
+  %.val.i.i.i.i26 = load i64, ptr %657, align 8
+  %658 = getelementptr i8, ptr %649, i64 40
+  %.val17.i.i.i.i27 = load i32, ptr %658, align 4
+  %659 = trunc i64 %.val.i.i.i.i26 to i32
+  %660 = sub i32 %659, %.val17.i.i.i.i27
+  %661 = getelementptr i8, ptr %652, i64 24
+  store i32 %660, ptr %661, align 4
+  %662 = load i32, ptr %658, align 4
+  %663 = getelementptr i8, ptr %652, i64 28
   store i32 %662, ptr %663, align 4
-  %664 = load i32, ptr %660, align 4
-  %665 = getelementptr i8, ptr %654, i64 28
-  store i32 %664, ptr %665, align 4
-  %666 = getelementptr i8, ptr %651, i64 68
-  %667 = load i32, ptr %666, align 4
-  %668 = getelementptr i8, ptr %654, i64 32
-  store i32 %667, ptr %668, align 4
-  %669 = getelementptr i8, ptr %654, i64 36
-  store i32 -1, ptr %669, align 4
-  %670 = load i64, ptr %641, align 8
-  %671 = getelementptr i8, ptr %654, i64 208
-  store i64 %670, ptr %671, align 8
-  %672 = getelementptr i8, ptr %654, i64 12
-  store i32 6, ptr %672, align 4
-  %673 = getelementptr i8, ptr %654, i64 16
-  store i32 %10, ptr %673, align 4
-  %674 = getelementptr i8, ptr %654, i64 216
-  %675 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %674, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %651)
+  %664 = getelementptr i8, ptr %649, i64 68
+  %665 = load i32, ptr %664, align 4
+  %666 = getelementptr i8, ptr %652, i64 32
+  store i32 %665, ptr %666, align 4
+  %667 = getelementptr i8, ptr %652, i64 36
+  store i32 -1, ptr %667, align 4
+  %668 = load i64, ptr %639, align 8
+  %669 = getelementptr i8, ptr %652, i64 208
+  store i64 %668, ptr %669, align 8
+  %670 = getelementptr i8, ptr %652, i64 12
+  store i32 6, ptr %670, align 4
+  %671 = getelementptr i8, ptr %652, i64 16
+  store i32 %10, ptr %671, align 4
+  %672 = getelementptr i8, ptr %652, i64 216
+  %673 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %672, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %649)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then.i.i25, %forbody.i.i
-  %676 = add nuw nsw i64 %i.08.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %676, %645
+  %674 = add nuw nsw i64 %i.08.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %674, %643
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
@@ -7379,29 +7377,27 @@ merge1:                                           ; preds = %"$RankGroup.step.ex
   %115 = load i32, ptr %12, align 4
   %116 = add i32 %115, 1
   store i32 %116, ptr %12, align 4
-  %117 = getelementptr i8, ptr %1, i64 379
-  store i8 0, ptr %117, align 1
-  %118 = getelementptr i8, ptr %0, i64 2016
-  %119 = load i32, ptr %118, align 4
-  %120 = getelementptr i8, ptr %0, i64 2068
-  %.val = load i32, ptr %120, align 4
-  %121 = icmp sgt i32 %119, 0
-  br i1 %121, label %forbody.lr.ph.i.i, label %common.ret
+  %117 = getelementptr i8, ptr %0, i64 2016
+  %118 = load i32, ptr %117, align 4
+  %119 = getelementptr i8, ptr %0, i64 2068
+  %.val = load i32, ptr %119, align 4
+  %120 = icmp sgt i32 %118, 0
+  br i1 %120, label %forbody.lr.ph.i.i, label %common.ret
 
 forbody.lr.ph.i.i:                                ; preds = %merge1
-  %122 = sext i32 %.val to i64
-  %123 = icmp sgt i32 %.val, 0
-  br i1 %123, label %forbody.us.preheader.i.i, label %common.ret
+  %121 = sext i32 %.val to i64
+  %122 = icmp sgt i32 %.val, 0
+  br i1 %122, label %forbody.us.preheader.i.i, label %common.ret
 
 forbody.us.preheader.i.i:                         ; preds = %forbody.lr.ph.i.i
-  %wide.trip.count22.i.i = zext nneg i32 %119 to i64
+  %wide.trip.count22.i.i = zext nneg i32 %118 to i64
   %wide.trip.count.i.i = zext nneg i32 %.val to i64
   br label %forbody.us.i.i
 
 forbody.us.i.i:                                   ; preds = %forcond1.merge3_crit_edge.us.i.i, %forbody.us.preheader.i.i
   %indvars.iv19.i.i = phi i64 [ 0, %forbody.us.preheader.i.i ], [ %indvars.iv.next20.i.i, %forcond1.merge3_crit_edge.us.i.i ]
-  %124 = mul nuw nsw i64 %indvars.iv19.i.i, %122
-  %125 = getelementptr float, ptr %2, i64 %124
+  %123 = mul nuw nsw i64 %indvars.iv19.i.i, %121
+  %124 = getelementptr float, ptr %2, i64 %123
   br label %forbody2.us.i.i
 
 forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
@@ -7411,11 +7407,11 @@ forcond1.us.i.i:                                  ; preds = %forbody2.us.i.i
 
 forbody2.us.i.i:                                  ; preds = %forcond1.us.i.i, %forbody.us.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.us.i.i ], [ %indvars.iv.next.i.i, %forcond1.us.i.i ]
-  %126 = getelementptr float, ptr %125, i64 %indvars.iv.i.i
-  %127 = load float, ptr %126, align 4
-  %128 = fsub float %127, %127
-  %129 = fcmp oeq float %128, 0.000000e+00
-  br i1 %129, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
+  %125 = getelementptr float, ptr %124, i64 %indvars.iv.i.i
+  %126 = load float, ptr %125, align 4
+  %127 = fsub float %126, %126
+  %128 = fcmp oeq float %127, 0.000000e+00
+  br i1 %128, label %forcond1.us.i.i, label %"$first_not_finite.exit.i"
 
 forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   %indvars.iv.next20.i.i = add nuw nsw i64 %indvars.iv19.i.i, 1
@@ -7423,29 +7419,29 @@ forcond1.merge3_crit_edge.us.i.i:                 ; preds = %forcond1.us.i.i
   br i1 %exitcond23.not.i.i, label %common.ret, label %forbody.us.i.i
 
 "$first_not_finite.exit.i":                       ; preds = %forbody2.us.i.i
-  %.not.i25 = icmp eq ptr %3, null
-  br i1 %.not.i25, label %common.ret, label %then2.i26
+  %.not.i24 = icmp eq ptr %3, null
+  br i1 %.not.i24, label %common.ret, label %then2.i25
 
-then2.i26:                                        ; preds = %"$first_not_finite.exit.i"
-  %130 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
-  %131 = add i32 %115, %130
-  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.54", i32 %131)
+then2.i25:                                        ; preds = %"$first_not_finite.exit.i"
+  %129 = trunc nuw nsw i64 %indvars.iv19.i.i to i32
+  %130 = add i32 %115, %129
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.54", i32 %130)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %133 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %133, i64 1023)
-  %134 = icmp sgt i64 %133, 0
-  br i1 %134, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %132 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %132, i64 1023)
+  %133 = icmp sgt i64 %132, 0
+  br i1 %133, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
-then2.i.i.i:                                      ; preds = %then2.i26
+then2.i.i.i:                                      ; preds = %then2.i25
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i26
-  %135 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %135, align 1
-  %136 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %137 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %137, i64 %136)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i25
+  %134 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %134, align 1
+  %135 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %136 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %136, i64 %135)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 }
@@ -64636,7 +64632,6 @@ whilebody.lr.ph:                                  ; preds = %condition.preheader
   %43 = getelementptr i8, ptr %0, i64 1952
   %44 = getelementptr i8, ptr %0, i64 2004
   %45 = getelementptr i8, ptr %0, i64 1944
-  %46 = getelementptr i8, ptr %1, i64 379
   br label %whilebody
 
 common.ret:                                       ; preds = %"$Loop.prefill_one_chunk.exit", %condition.preheader, %"$printable.clean.exit.i.i", %"$first_not_finite.exit.i.i", %"$Loop.run_step.exit.i", %entry
@@ -64644,43 +64639,43 @@ common.ret:                                       ; preds = %"$Loop.prefill_one_
   ret i32 %common.ret.op
 
 whilebody:                                        ; preds = %whilebody.lr.ph, %"$Loop.prefill_one_chunk.exit"
-  %47 = phi i32 [ %13, %whilebody.lr.ph ], [ %91, %"$Loop.prefill_one_chunk.exit" ]
-  %48 = phi i32 [ %11, %whilebody.lr.ph ], [ %191, %"$Loop.prefill_one_chunk.exit" ]
+  %46 = phi i32 [ %13, %whilebody.lr.ph ], [ %90, %"$Loop.prefill_one_chunk.exit" ]
+  %47 = phi i32 [ %11, %whilebody.lr.ph ], [ %190, %"$Loop.prefill_one_chunk.exit" ]
   %.val2.i27 = phi i32 [ %.val2.i25, %whilebody.lr.ph ], [ %.val2.i, %"$Loop.prefill_one_chunk.exit" ]
-  %49 = add i32 %.val2.i27, %48
-  %50 = sub i32 %49, %47
-  %51 = load i32, ptr %16, align 4
-  %52 = tail call i32 @llvm.smin.i32(i32 %50, i32 %51)
-  %53 = load i32, ptr %17, align 4
-  %54 = icmp sgt i32 %53, 0
-  %55 = tail call i32 @llvm.smin.i32(i32 %52, i32 %53)
-  %count.0.i.i = select i1 %54, i32 %55, i32 %52
+  %48 = add i32 %.val2.i27, %47
+  %49 = sub i32 %48, %46
+  %50 = load i32, ptr %16, align 4
+  %51 = tail call i32 @llvm.smin.i32(i32 %49, i32 %50)
+  %52 = load i32, ptr %17, align 4
+  %53 = icmp sgt i32 %52, 0
+  %54 = tail call i32 @llvm.smin.i32(i32 %51, i32 %52)
+  %count.0.i.i = select i1 %53, i32 %54, i32 %51
   br i1 %2, label %then2.i.i, label %"$Loop.prefill_chunk_size.exit.i"
 
 then2.i.i:                                        ; preds = %whilebody
-  %56 = load i32, ptr %18, align 4
-  %57 = tail call i32 @llvm.smin.i32(i32 %count.0.i.i, i32 %56)
+  %55 = load i32, ptr %18, align 4
+  %56 = tail call i32 @llvm.smin.i32(i32 %count.0.i.i, i32 %55)
   br label %"$Loop.prefill_chunk_size.exit.i"
 
 "$Loop.prefill_chunk_size.exit.i":                ; preds = %then2.i.i, %whilebody
-  %count.1.i.i = phi i32 [ %57, %then2.i.i ], [ %count.0.i.i, %whilebody ]
+  %count.1.i.i = phi i32 [ %56, %then2.i.i ], [ %count.0.i.i, %whilebody ]
   store ptr null, ptr %20, align 8
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %19, i8 0, i64 44, i1 false)
-  %58 = load ptr, ptr %21, align 8
+  %57 = load ptr, ptr %21, align 8
+  store i32 0, ptr %57, align 4
+  %58 = load ptr, ptr %22, align 8
   store i32 0, ptr %58, align 4
-  %59 = load ptr, ptr %22, align 8
-  store i32 0, ptr %59, align 4
-  %60 = load i32, ptr %23, align 4
-  %61 = load ptr, ptr %24, align 8
-  %62 = load i32, ptr %25, align 4
+  %59 = load i32, ptr %23, align 4
+  %60 = load ptr, ptr %24, align 8
+  %61 = load i32, ptr %25, align 4
   %.val.i.i = load i32, ptr %26, align 4
   %.val29.i.i = load ptr, ptr %27, align 8
-  %63 = sext i32 %60 to i64
-  %64 = sext i32 %.val.i.i to i64
-  %65 = mul nsw i64 %64, %63
-  %66 = getelementptr i32, ptr %.val29.i.i, i64 %65
-  %67 = icmp sgt i32 %count.1.i.i, 0
-  br i1 %67, label %forbody.lr.ph.i.i, label %"$StepPlan.add_segment.exit.i"
+  %62 = sext i32 %59 to i64
+  %63 = sext i32 %.val.i.i to i64
+  %64 = mul nsw i64 %63, %62
+  %65 = getelementptr i32, ptr %.val29.i.i, i64 %64
+  %66 = icmp sgt i32 %count.1.i.i, 0
+  br i1 %66, label %forbody.lr.ph.i.i, label %"$StepPlan.add_segment.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %"$Loop.prefill_chunk_size.exit.i"
   %wide.trip.count.i.i = zext nneg i32 %count.1.i.i to i64
@@ -64688,242 +64683,241 @@ forbody.lr.ph.i.i:                                ; preds = %"$Loop.prefill_chun
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %forbody.i.i ]
-  %68 = load i32, ptr %19, align 4
-  %69 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %70 = add i32 %68, %69
-  %71 = add i32 %47, %69
-  %72 = sext i32 %71 to i64
-  %73 = getelementptr i32, ptr %61, i64 %72
-  %74 = load i32, ptr %73, align 4
-  %75 = load ptr, ptr %28, align 8
-  %76 = sext i32 %70 to i64
-  %77 = getelementptr i32, ptr %75, i64 %76
-  store i32 %74, ptr %77, align 4
-  %78 = load ptr, ptr %29, align 8
-  %79 = getelementptr i32, ptr %78, i64 %76
-  store i32 %71, ptr %79, align 4
-  %80 = sdiv i32 %71, %62
-  %81 = sext i32 %80 to i64
-  %82 = getelementptr i32, ptr %66, i64 %81
-  %83 = load i32, ptr %82, align 4
-  %84 = mul i32 %83, %62
-  %85 = srem i32 %71, %62
-  %86 = add i32 %84, %85
-  %87 = load ptr, ptr %30, align 8
-  %88 = getelementptr i32, ptr %87, i64 %76
-  store i32 %86, ptr %88, align 4
+  %67 = load i32, ptr %19, align 4
+  %68 = trunc nuw nsw i64 %indvars.iv.i.i to i32
+  %69 = add i32 %67, %68
+  %70 = add i32 %46, %68
+  %71 = sext i32 %70 to i64
+  %72 = getelementptr i32, ptr %60, i64 %71
+  %73 = load i32, ptr %72, align 4
+  %74 = load ptr, ptr %28, align 8
+  %75 = sext i32 %69 to i64
+  %76 = getelementptr i32, ptr %74, i64 %75
+  store i32 %73, ptr %76, align 4
+  %77 = load ptr, ptr %29, align 8
+  %78 = getelementptr i32, ptr %77, i64 %75
+  store i32 %70, ptr %78, align 4
+  %79 = sdiv i32 %70, %61
+  %80 = sext i32 %79 to i64
+  %81 = getelementptr i32, ptr %65, i64 %80
+  %82 = load i32, ptr %81, align 4
+  %83 = mul i32 %82, %61
+  %84 = srem i32 %70, %61
+  %85 = add i32 %83, %84
+  %86 = load ptr, ptr %30, align 8
+  %87 = getelementptr i32, ptr %86, i64 %75
+  store i32 %85, ptr %87, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
   br i1 %exitcond.not.i.i, label %"$StepPlan.add_segment.exit.i", label %forbody.i.i
 
 "$StepPlan.add_segment.exit.i":                   ; preds = %forbody.i.i, %"$Loop.prefill_chunk_size.exit.i"
-  %89 = load i32, ptr %19, align 4
-  %90 = add i32 %89, %count.1.i.i
-  store i32 %90, ptr %19, align 4
-  %91 = add i32 %count.1.i.i, %47
-  %92 = load ptr, ptr %31, align 8
-  %93 = load i32, ptr %32, align 4
-  %94 = sext i32 %93 to i64
-  %95 = getelementptr i32, ptr %92, i64 %94
-  store i32 %91, ptr %95, align 4
-  %96 = load ptr, ptr %33, align 8
-  %97 = load i32, ptr %32, align 4
-  %98 = sext i32 %97 to i64
-  %99 = getelementptr i32, ptr %96, i64 %98
-  store i32 %60, ptr %99, align 4
-  %100 = load i32, ptr %32, align 4
-  %101 = add i32 %100, 1
-  store i32 %101, ptr %32, align 4
-  %102 = load i32, ptr %19, align 4
-  %103 = load ptr, ptr %21, align 8
-  %104 = sext i32 %101 to i64
-  %105 = getelementptr i32, ptr %103, i64 %104
-  store i32 %102, ptr %105, align 4
+  %88 = load i32, ptr %19, align 4
+  %89 = add i32 %88, %count.1.i.i
+  store i32 %89, ptr %19, align 4
+  %90 = add i32 %count.1.i.i, %46
+  %91 = load ptr, ptr %31, align 8
+  %92 = load i32, ptr %32, align 4
+  %93 = sext i32 %92 to i64
+  %94 = getelementptr i32, ptr %91, i64 %93
+  store i32 %90, ptr %94, align 4
+  %95 = load ptr, ptr %33, align 8
+  %96 = load i32, ptr %32, align 4
+  %97 = sext i32 %96 to i64
+  %98 = getelementptr i32, ptr %95, i64 %97
+  store i32 %59, ptr %98, align 4
+  %99 = load i32, ptr %32, align 4
+  %100 = add i32 %99, 1
+  store i32 %100, ptr %32, align 4
+  %101 = load i32, ptr %19, align 4
+  %102 = load ptr, ptr %21, align 8
+  %103 = sext i32 %100 to i64
+  %104 = getelementptr i32, ptr %102, i64 %103
+  store i32 %101, ptr %104, align 4
   br i1 %brmerge.not.i, label %forcond.preheader.i, label %else.i
 
 forcond.preheader.i:                              ; preds = %"$StepPlan.add_segment.exit.i"
-  br i1 %67, label %forbody.lr.ph.i, label %merge1.i
+  br i1 %66, label %forbody.lr.ph.i, label %merge1.i
 
 forbody.lr.ph.i:                                  ; preds = %forcond.preheader.i
   %.pre.i = load i32, ptr %34, align 4
   %xtraiter = and i32 %count.1.i.i, 3
-  %106 = icmp ult i32 %count.1.i.i, 4
-  br i1 %106, label %merge1.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.new
+  %105 = icmp ult i32 %count.1.i.i, 4
+  br i1 %105, label %merge1.i.loopexit.unr-lcssa, label %forbody.lr.ph.i.new
 
 forbody.lr.ph.i.new:                              ; preds = %forbody.lr.ph.i
   %unroll_iter = and i32 %count.1.i.i, 2147483644
   br label %forbody.i
 
 forbody.i:                                        ; preds = %forbody.i, %forbody.lr.ph.i.new
-  %107 = phi i32 [ %.pre.i, %forbody.lr.ph.i.new ], [ %126, %forbody.i ]
-  %row.055.i = phi i32 [ 0, %forbody.lr.ph.i.new ], [ %127, %forbody.i ]
+  %106 = phi i32 [ %.pre.i, %forbody.lr.ph.i.new ], [ %125, %forbody.i ]
+  %row.054.i = phi i32 [ 0, %forbody.lr.ph.i.new ], [ %126, %forbody.i ]
   %niter = phi i32 [ 0, %forbody.lr.ph.i.new ], [ %niter.next.3, %forbody.i ]
-  %108 = load ptr, ptr %35, align 8
-  %109 = sext i32 %107 to i64
-  %110 = getelementptr i32, ptr %108, i64 %109
-  store i32 %row.055.i, ptr %110, align 4
-  %111 = add i32 %107, 1
-  store i32 %111, ptr %34, align 4
-  %112 = or disjoint i32 %row.055.i, 1
-  %113 = load ptr, ptr %35, align 8
-  %114 = sext i32 %111 to i64
-  %115 = getelementptr i32, ptr %113, i64 %114
-  store i32 %112, ptr %115, align 4
-  %116 = add i32 %107, 2
-  store i32 %116, ptr %34, align 4
-  %117 = or disjoint i32 %row.055.i, 2
-  %118 = load ptr, ptr %35, align 8
-  %119 = sext i32 %116 to i64
-  %120 = getelementptr i32, ptr %118, i64 %119
-  store i32 %117, ptr %120, align 4
-  %121 = add i32 %107, 3
-  store i32 %121, ptr %34, align 4
-  %122 = or disjoint i32 %row.055.i, 3
-  %123 = load ptr, ptr %35, align 8
-  %124 = sext i32 %121 to i64
-  %125 = getelementptr i32, ptr %123, i64 %124
-  store i32 %122, ptr %125, align 4
-  %126 = add i32 %107, 4
-  store i32 %126, ptr %34, align 4
-  %127 = add nuw nsw i32 %row.055.i, 4
+  %107 = load ptr, ptr %35, align 8
+  %108 = sext i32 %106 to i64
+  %109 = getelementptr i32, ptr %107, i64 %108
+  store i32 %row.054.i, ptr %109, align 4
+  %110 = add i32 %106, 1
+  store i32 %110, ptr %34, align 4
+  %111 = or disjoint i32 %row.054.i, 1
+  %112 = load ptr, ptr %35, align 8
+  %113 = sext i32 %110 to i64
+  %114 = getelementptr i32, ptr %112, i64 %113
+  store i32 %111, ptr %114, align 4
+  %115 = add i32 %106, 2
+  store i32 %115, ptr %34, align 4
+  %116 = or disjoint i32 %row.054.i, 2
+  %117 = load ptr, ptr %35, align 8
+  %118 = sext i32 %115 to i64
+  %119 = getelementptr i32, ptr %117, i64 %118
+  store i32 %116, ptr %119, align 4
+  %120 = add i32 %106, 3
+  store i32 %120, ptr %34, align 4
+  %121 = or disjoint i32 %row.054.i, 3
+  %122 = load ptr, ptr %35, align 8
+  %123 = sext i32 %120 to i64
+  %124 = getelementptr i32, ptr %122, i64 %123
+  store i32 %121, ptr %124, align 4
+  %125 = add i32 %106, 4
+  store i32 %125, ptr %34, align 4
+  %126 = add nuw nsw i32 %row.054.i, 4
   %niter.next.3 = add i32 %niter, 4
   %niter.ncmp.3 = icmp eq i32 %niter.next.3, %unroll_iter
   br i1 %niter.ncmp.3, label %merge1.i.loopexit.unr-lcssa, label %forbody.i
 
 merge1.i.loopexit.unr-lcssa:                      ; preds = %forbody.i, %forbody.lr.ph.i
-  %.unr = phi i32 [ %.pre.i, %forbody.lr.ph.i ], [ %126, %forbody.i ]
-  %row.055.i.unr = phi i32 [ 0, %forbody.lr.ph.i ], [ %127, %forbody.i ]
+  %.unr = phi i32 [ %.pre.i, %forbody.lr.ph.i ], [ %125, %forbody.i ]
+  %row.054.i.unr = phi i32 [ 0, %forbody.lr.ph.i ], [ %126, %forbody.i ]
   %lcmp.mod.not = icmp eq i32 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge1.i, label %forbody.i.epil
 
 forbody.i.epil:                                   ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil
-  %128 = phi i32 [ %132, %forbody.i.epil ], [ %.unr, %merge1.i.loopexit.unr-lcssa ]
-  %row.055.i.epil = phi i32 [ %133, %forbody.i.epil ], [ %row.055.i.unr, %merge1.i.loopexit.unr-lcssa ]
+  %127 = phi i32 [ %131, %forbody.i.epil ], [ %.unr, %merge1.i.loopexit.unr-lcssa ]
+  %row.054.i.epil = phi i32 [ %132, %forbody.i.epil ], [ %row.054.i.unr, %merge1.i.loopexit.unr-lcssa ]
   %epil.iter = phi i32 [ %epil.iter.next, %forbody.i.epil ], [ 0, %merge1.i.loopexit.unr-lcssa ]
-  %129 = load ptr, ptr %35, align 8
-  %130 = sext i32 %128 to i64
-  %131 = getelementptr i32, ptr %129, i64 %130
-  store i32 %row.055.i.epil, ptr %131, align 4
-  %132 = add i32 %128, 1
-  store i32 %132, ptr %34, align 4
-  %133 = add nuw nsw i32 %row.055.i.epil, 1
+  %128 = load ptr, ptr %35, align 8
+  %129 = sext i32 %127 to i64
+  %130 = getelementptr i32, ptr %128, i64 %129
+  store i32 %row.054.i.epil, ptr %130, align 4
+  %131 = add i32 %127, 1
+  store i32 %131, ptr %34, align 4
+  %132 = add nuw nsw i32 %row.054.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !142
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
-  %134 = sext i32 %47 to i64
-  %135 = load i32, ptr %36, align 4
-  %136 = sext i32 %135 to i64
-  %137 = mul nsw i64 %136, %134
-  %138 = getelementptr float, ptr %3, i64 %137
+  %133 = sext i32 %46 to i64
+  %134 = load i32, ptr %36, align 4
+  %135 = sext i32 %134 to i64
+  %136 = mul nsw i64 %135, %133
+  %137 = getelementptr float, ptr %3, i64 %136
   br label %merge.sink.split.i
 
 else.i:                                           ; preds = %"$StepPlan.add_segment.exit.i"
   br i1 %.not.i, label %and.lhs.true4.i, label %merge.i
 
 then2.i:                                          ; preds = %and.lhs.true4.i
-  %139 = add i32 %count.1.i.i, -1
-  %140 = load i32, ptr %34, align 4
-  %141 = load ptr, ptr %35, align 8
-  %142 = sext i32 %140 to i64
-  %143 = getelementptr i32, ptr %141, i64 %142
-  store i32 %139, ptr %143, align 4
-  %144 = add i32 %140, 1
-  store i32 %144, ptr %34, align 4
+  %138 = add i32 %count.1.i.i, -1
+  %139 = load i32, ptr %34, align 4
+  %140 = load ptr, ptr %35, align 8
+  %141 = sext i32 %139 to i64
+  %142 = getelementptr i32, ptr %140, i64 %141
+  store i32 %138, ptr %142, align 4
+  %143 = add i32 %139, 1
+  store i32 %143, ptr %34, align 4
   br label %merge.sink.split.i
 
 merge.sink.split.i:                               ; preds = %then2.i, %merge1.i
-  %.sink.i = phi ptr [ %3, %then2.i ], [ %138, %merge1.i ]
+  %.sink.i = phi ptr [ %3, %then2.i ], [ %137, %merge1.i ]
   store ptr %.sink.i, ptr %20, align 8
   br label %merge.i
 
 merge.i:                                          ; preds = %and.lhs.true4.i, %merge.sink.split.i, %else.i
-  %145 = load i32, ptr %37, align 4
-  %146 = load i32, ptr %38, align 4
-  %147 = icmp slt i32 %145, %146
-  br i1 %147, label %then.i.i.i, label %"$Scheduler.write_table_range.exit.i.i"
+  %144 = load i32, ptr %37, align 4
+  %145 = load i32, ptr %38, align 4
+  %146 = icmp slt i32 %144, %145
+  br i1 %146, label %then.i.i.i, label %"$Scheduler.write_table_range.exit.i.i"
 
 then.i.i.i:                                       ; preds = %merge.i
-  %148 = load ptr, ptr %39, align 8
-  %149 = getelementptr i8, ptr %148, i64 36
-  store i32 %145, ptr %149, align 4
-  %150 = load i32, ptr %38, align 4
-  %151 = load ptr, ptr %39, align 8
-  %152 = getelementptr i8, ptr %151, i64 40
-  store i32 %150, ptr %152, align 4
+  %147 = load ptr, ptr %39, align 8
+  %148 = getelementptr i8, ptr %147, i64 36
+  store i32 %144, ptr %148, align 4
+  %149 = load i32, ptr %38, align 4
+  %150 = load ptr, ptr %39, align 8
+  %151 = getelementptr i8, ptr %150, i64 40
+  store i32 %149, ptr %151, align 4
   br label %"$Scheduler.write_table_range.exit.i.i"
 
 "$Scheduler.write_table_range.exit.i.i":          ; preds = %then.i.i.i, %merge.i
-  %153 = load ptr, ptr %0, align 8
-  %154 = tail call fastcc i32 @"$RankGroup.launch"(ptr %153, ptr nonnull %19, ptr %4)
-  %.not.i.i.i = icmp eq i32 %154, 0
+  %152 = load ptr, ptr %0, align 8
+  %153 = tail call fastcc i32 @"$RankGroup.launch"(ptr %152, ptr nonnull %19, ptr %4)
+  %.not.i.i.i = icmp eq i32 %153, 0
   br i1 %.not.i.i.i, label %"$RankGroup.step.exit.i.i", label %then.i.i
 
 "$RankGroup.step.exit.i.i":                       ; preds = %"$Scheduler.write_table_range.exit.i.i"
-  %155 = tail call fastcc i32 @"$RankGroup.land"(ptr %153, ptr %40, ptr %4)
-  %.not.i.i = icmp eq i32 %155, 0
+  %154 = tail call fastcc i32 @"$RankGroup.land"(ptr %152, ptr %40, ptr %4)
+  %.not.i.i = icmp eq i32 %154, 0
   br i1 %.not.i.i, label %merge5.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$RankGroup.step.exit.i.i", %"$Scheduler.write_table_range.exit.i.i"
-  %common.ret.op.i26.i.i = phi i32 [ %155, %"$RankGroup.step.exit.i.i" ], [ %154, %"$Scheduler.write_table_range.exit.i.i" ]
+  %common.ret.op.i26.i.i = phi i32 [ %154, %"$RankGroup.step.exit.i.i" ], [ %153, %"$Scheduler.write_table_range.exit.i.i" ]
   %.not23.i.i = icmp eq ptr %4, null
-  br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
+  br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i45.i
 
-then2.i46.i:                                      ; preds = %then.i.i
-  %156 = getelementptr i8, ptr %0, i64 2606
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %156, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
+then2.i45.i:                                      ; preds = %then.i.i
+  %155 = getelementptr i8, ptr %0, i64 2606
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %155, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
-"$Loop.run_step.exit.i":                          ; preds = %then2.i46.i, %then.i.i
+"$Loop.run_step.exit.i":                          ; preds = %then2.i45.i, %then.i.i
   tail call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   br label %common.ret
 
 and.lhs.true4.i:                                  ; preds = %else.i
-  %157 = load i32, ptr %5, align 4
-  %158 = icmp eq i32 %91, %157
-  br i1 %158, label %then2.i, label %merge.i
+  %156 = load i32, ptr %5, align 4
+  %157 = icmp eq i32 %90, %156
+  br i1 %157, label %then2.i, label %merge.i
 
 merge5.i:                                         ; preds = %"$RankGroup.step.exit.i.i"
-  %159 = load i32, ptr %42, align 4
-  store i32 %159, ptr %37, align 4
+  %158 = load i32, ptr %42, align 4
+  store i32 %158, ptr %37, align 4
   store i32 0, ptr %38, align 4
-  %160 = load i64, ptr %41, align 8
-  %161 = add i64 %160, 1
-  store i64 %161, ptr %41, align 8
-  %162 = load i64, ptr %43, align 8
-  %163 = load i32, ptr %44, align 4
-  %164 = sext i32 %163 to i64
-  %165 = add i64 %162, %164
-  store i64 %165, ptr %43, align 8
-  %166 = load i64, ptr %45, align 8
-  %167 = load i32, ptr %19, align 4
-  %168 = sext i32 %167 to i64
-  %169 = sub i64 %166, %164
-  %170 = add i64 %169, %168
-  store i64 %170, ptr %45, align 8
-  store i32 %91, ptr %10, align 4
-  store i8 1, ptr %46, align 1
-  %171 = load i32, ptr %34, align 4
-  %172 = load ptr, ptr %20, align 8
+  %159 = load i64, ptr %41, align 8
+  %160 = add i64 %159, 1
+  store i64 %160, ptr %41, align 8
+  %161 = load i64, ptr %43, align 8
+  %162 = load i32, ptr %44, align 4
+  %163 = sext i32 %162 to i64
+  %164 = add i64 %161, %163
+  store i64 %164, ptr %43, align 8
+  %165 = load i64, ptr %45, align 8
+  %166 = load i32, ptr %19, align 4
+  %167 = sext i32 %166 to i64
+  %168 = sub i64 %165, %163
+  %169 = add i64 %168, %167
+  store i64 %169, ptr %45, align 8
+  store i32 %90, ptr %10, align 4
+  %170 = load i32, ptr %34, align 4
+  %171 = load ptr, ptr %20, align 8
   %.val.i17 = load i32, ptr %36, align 4
-  %173 = icmp sgt i32 %171, 0
-  br i1 %173, label %forbody.lr.ph.i.i.i, label %"$Loop.prefill_one_chunk.exit"
+  %172 = icmp sgt i32 %170, 0
+  br i1 %172, label %forbody.lr.ph.i.i.i, label %"$Loop.prefill_one_chunk.exit"
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge5.i
-  %174 = sext i32 %.val.i17 to i64
-  %175 = icmp sgt i32 %.val.i17, 0
-  br i1 %175, label %forbody.us.preheader.i.i.i, label %"$Loop.prefill_one_chunk.exit"
+  %173 = sext i32 %.val.i17 to i64
+  %174 = icmp sgt i32 %.val.i17, 0
+  br i1 %174, label %forbody.us.preheader.i.i.i, label %"$Loop.prefill_one_chunk.exit"
 
 forbody.us.preheader.i.i.i:                       ; preds = %forbody.lr.ph.i.i.i
-  %wide.trip.count22.i.i.i = zext nneg i32 %171 to i64
+  %wide.trip.count22.i.i.i = zext nneg i32 %170 to i64
   %wide.trip.count.i.i.i = zext nneg i32 %.val.i17 to i64
   br label %forbody.us.i.i.i
 
 forbody.us.i.i.i:                                 ; preds = %forcond1.merge3_crit_edge.us.i.i.i, %forbody.us.preheader.i.i.i
   %indvars.iv19.i.i.i = phi i64 [ 0, %forbody.us.preheader.i.i.i ], [ %indvars.iv.next20.i.i.i, %forcond1.merge3_crit_edge.us.i.i.i ]
-  %176 = mul nuw nsw i64 %indvars.iv19.i.i.i, %174
-  %177 = getelementptr float, ptr %172, i64 %176
+  %175 = mul nuw nsw i64 %indvars.iv19.i.i.i, %173
+  %176 = getelementptr float, ptr %171, i64 %175
   br label %forbody2.us.i.i.i
 
 forcond1.us.i.i.i:                                ; preds = %forbody2.us.i.i.i
@@ -64933,11 +64927,11 @@ forcond1.us.i.i.i:                                ; preds = %forbody2.us.i.i.i
 
 forbody2.us.i.i.i:                                ; preds = %forcond1.us.i.i.i, %forbody.us.i.i.i
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.us.i.i.i ], [ %indvars.iv.next.i.i.i, %forcond1.us.i.i.i ]
-  %178 = getelementptr float, ptr %177, i64 %indvars.iv.i.i.i
-  %179 = load float, ptr %178, align 4
-  %180 = fsub float %179, %179
-  %181 = fcmp oeq float %180, 0.000000e+00
-  br i1 %181, label %forcond1.us.i.i.i, label %"$first_not_finite.exit.i.i"
+  %177 = getelementptr float, ptr %176, i64 %indvars.iv.i.i.i
+  %178 = load float, ptr %177, align 4
+  %179 = fsub float %178, %178
+  %180 = fcmp oeq float %179, 0.000000e+00
+  br i1 %180, label %forcond1.us.i.i.i, label %"$first_not_finite.exit.i.i"
 
 forcond1.merge3_crit_edge.us.i.i.i:               ; preds = %forcond1.us.i.i.i
   %indvars.iv.next20.i.i.i = add nuw nsw i64 %indvars.iv19.i.i.i, 1
@@ -64945,47 +64939,47 @@ forcond1.merge3_crit_edge.us.i.i.i:               ; preds = %forcond1.us.i.i.i
   br i1 %exitcond23.not.i.i.i, label %"$Loop.prefill_one_chunk.exit", label %forbody.us.i.i.i
 
 "$first_not_finite.exit.i.i":                     ; preds = %forbody2.us.i.i.i
-  %.not.i48.i = icmp eq ptr %4, null
-  br i1 %.not.i48.i, label %common.ret, label %then2.i49.i
+  %.not.i47.i = icmp eq ptr %4, null
+  br i1 %.not.i47.i, label %common.ret, label %then2.i48.i
 
-then2.i49.i:                                      ; preds = %"$first_not_finite.exit.i.i"
-  %182 = sub i32 %91, %171
-  %183 = trunc nuw nsw i64 %indvars.iv19.i.i.i to i32
-  %184 = add i32 %182, %183
-  %185 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.54", i32 %184)
+then2.i48.i:                                      ; preds = %"$first_not_finite.exit.i.i"
+  %181 = sub i32 %90, %170
+  %182 = trunc nuw nsw i64 %indvars.iv19.i.i.i to i32
+  %183 = add i32 %181, %182
+  %184 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.54", i32 %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %186 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
-  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %186, i64 1023)
-  %187 = icmp sgt i64 %186, 0
-  br i1 %187, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %185 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %185, i64 1023)
+  %186 = icmp sgt i64 %185, 0
+  br i1 %186, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
-then2.i.i.i.i:                                    ; preds = %then2.i49.i
+then2.i.i.i.i:                                    ; preds = %then2.i48.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %4, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i49.i
-  %188 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %188, align 1
-  %189 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %190 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %190, i64 %189)
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i48.i
+  %187 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %187, align 1
+  %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %189 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %189, i64 %188)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %common.ret
 
 "$Loop.prefill_one_chunk.exit":                   ; preds = %forcond1.merge3_crit_edge.us.i.i.i, %merge5.i, %forbody.lr.ph.i.i.i
   %.val.i = load i64, ptr %8, align 8
   %.val2.i = load i32, ptr %9, align 4
-  %191 = trunc i64 %.val.i to i32
-  %192 = add i32 %.val2.i, %191
-  %193 = sub i32 %192, %91
-  %194 = icmp sgt i32 %193, 0
-  br i1 %194, label %whilebody, label %common.ret
+  %190 = trunc i64 %.val.i to i32
+  %191 = add i32 %.val2.i, %190
+  %192 = sub i32 %191, %90
+  %193 = icmp sgt i32 %192, 0
+  br i1 %193, label %whilebody, label %common.ret
 }
 
 define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6) local_unnamed_addr {
 entry:
   %raw.i42.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i116.i.i = alloca [1024 x i8], align 1
+  %raw.i.i115.i.i = alloca [1024 x i8], align 1
   %args.i19.i.i.i.i = alloca %104, align 8
   %args.i.i.i.i.i = alloca %104, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
@@ -65333,7 +65327,7 @@ forbody.lr.ph.i.i.new:                            ; preds = %forbody.lr.ph.i.i
 
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.lr.ph.i.i.new
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
-  %missing.0157.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.new ], [ %154, %forbody.i.i ]
+  %missing.0156.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.new ], [ %154, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.i.new ], [ %niter.next.1, %forbody.i.i ]
   %131 = getelementptr ptr, ptr %44, i64 %indvars.iv.i.i
   %132 = load ptr, ptr %131, align 8
@@ -65347,7 +65341,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %139 = trunc i64 %.val90.i.i to i32
   %140 = sub i32 %138, %139
   %141 = call i32 @llvm.smax.i32(i32 %140, i32 0)
-  %142 = add i32 %141, %missing.0157.i.i
+  %142 = add i32 %141, %missing.0156.i.i
   %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %143 = getelementptr ptr, ptr %44, i64 %indvars.iv.next.i.i
   %144 = load ptr, ptr %143, align 8
@@ -65370,7 +65364,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
 merge10.i.i.unr-lcssa:                            ; preds = %forbody.i.i, %forbody.lr.ph.i.i
   %.lcssa100.ph = phi i32 [ poison, %forbody.lr.ph.i.i ], [ %154, %forbody.i.i ]
   %indvars.iv.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i.1, %forbody.i.i ]
-  %missing.0157.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %154, %forbody.i.i ]
+  %missing.0156.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %154, %forbody.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge10.i.i, label %forbody.i.i.epil
 
@@ -65387,7 +65381,7 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
   %163 = trunc i64 %.val90.i.i.epil to i32
   %164 = sub i32 %162, %163
   %165 = call i32 @llvm.smax.i32(i32 %164, i32 0)
-  %166 = add i32 %165, %missing.0157.i.i.unr
+  %166 = add i32 %165, %missing.0156.i.i.unr
   br label %merge10.i.i
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
@@ -65471,7 +65465,7 @@ forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader
   %211 = getelementptr i8, ptr %28, i64 8468
   %212 = getelementptr i8, ptr %28, i64 8460
   %213 = getelementptr i8, ptr %28, i64 7176
-  %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
+  %wide.trip.count.i103.i.i = zext nneg i32 %1 to i64
   %214 = getelementptr i8, ptr %28, i64 8368
   %215 = getelementptr i8, ptr %28, i64 8372
   %216 = getelementptr i8, ptr %28, i64 8048
@@ -65482,14 +65476,14 @@ forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader
   %221 = getelementptr i8, ptr %28, i64 8400
   %222 = getelementptr i8, ptr %28, i64 8768
   %223 = getelementptr i8, ptr %28, i64 8760
-  %wide.trip.count180.i.i = zext nneg i32 %4 to i64
+  %wide.trip.count179.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
 forbody18.i.i:                                    ; preds = %merge21.i.i, %forbody18.lr.ph.i.i
-  %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
-  %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
+  %indvars.iv171.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next172.i.i, %merge21.i.i ]
+  %224 = getelementptr ptr, ptr %44, i64 %indvars.iv171.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %125, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %125, ptr %3, i64 %indvars.iv171.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -65569,416 +65563,304 @@ merge.i.i.i.i53:                                  ; preds = %then2.i100.i.i
   br i1 %.not89.i.i, label %merge21.i.i, label %"$Loop.run_batch_decode.exit"
 
 merge21.i.i:                                      ; preds = %"$Loop.prepare_batch_state.exit.i.i", %merge.i.i.i.i53, %"$Sequence.has_penalties.exit.i.i.i"
-  %indvars.iv.next173.i.i = add nuw nsw i64 %indvars.iv172.i.i, 1
-  %exitcond176.not.i.i = icmp eq i64 %indvars.iv.next173.i.i, %wide.trip.count.i.i.i
-  br i1 %exitcond176.not.i.i, label %forcond25.preheader.i.i, label %forbody18.i.i
+  %indvars.iv.next172.i.i = add nuw nsw i64 %indvars.iv171.i.i, 1
+  %exitcond175.not.i.i = icmp eq i64 %indvars.iv.next172.i.i, %wide.trip.count.i.i.i
+  br i1 %exitcond175.not.i.i, label %forcond25.preheader.i.i, label %forbody18.i.i
 
 forbody26.i.i:                                    ; preds = %merge34.i.i, %forbody26.lr.ph.i.i
-  %indvars.iv177.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next178.i.i, %merge34.i.i ]
+  %indvars.iv176.i.i = phi i64 [ 0, %forbody26.lr.ph.i.i ], [ %indvars.iv.next177.i.i, %merge34.i.i ]
   store ptr null, ptr %198, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %197, i8 0, i64 44, i1 false)
   %260 = load ptr, ptr %199, align 8
   store i32 0, ptr %260, align 4
   %261 = load ptr, ptr %200, align 8
   store i32 0, ptr %261, align 4
-  br i1 %45, label %forbody.i103.i.i, label %"$Loop.write_batch_step.exit.i.i"
+  br i1 %45, label %forbody.i104.i.i, label %"$Loop.write_batch_step.exit.i.i"
 
-forbody.i103.i.i:                                 ; preds = %forbody26.i.i, %merge1.i.i.i
-  %indvars.iv.i104.i.i = phi i64 [ %indvars.iv.next.i106.i.i, %merge1.i.i.i ], [ 0, %forbody26.i.i ]
-  %262 = getelementptr ptr, ptr %44, i64 %indvars.iv.i104.i.i
+forbody.i104.i.i:                                 ; preds = %forbody26.i.i, %forbody.i104.i.i
+  %indvars.iv.i105.i.i = phi i64 [ %indvars.iv.next.i106.i.i, %forbody.i104.i.i ], [ 0, %forbody26.i.i ]
+  %262 = getelementptr ptr, ptr %44, i64 %indvars.iv.i105.i.i
   %263 = load ptr, ptr %262, align 8
-  %264 = getelementptr i8, ptr %263, i64 24
-  %.val.i.i.i.i.i = load i64, ptr %264, align 8
-  %265 = getelementptr i8, ptr %263, i64 56
-  %.val2.i.i.i.i.i = load i32, ptr %265, align 4
-  %266 = trunc i64 %.val.i.i.i.i.i to i32
-  %267 = add i32 %.val2.i.i.i.i.i, %266
-  %268 = getelementptr i8, ptr %263, i64 52
-  %269 = load i32, ptr %268, align 4
-  %270 = icmp eq i32 %267, %269
-  br i1 %270, label %"$runs_prefill_row.exit.i.i.i", label %then.i105.i.i
-
-"$runs_prefill_row.exit.i.i.i":                   ; preds = %forbody.i103.i.i
-  %271 = getelementptr i8, ptr %263, i64 379
-  %272 = load i8, ptr %271, align 1
-  %273 = trunc i8 %272 to i1
-  br i1 %273, label %merge1.i.i.i, label %then.i105.i.i
-
-then.i105.i.i:                                    ; preds = %"$runs_prefill_row.exit.i.i.i", %forbody.i103.i.i
-  %274 = getelementptr i8, ptr %263, i64 16
-  %275 = add i64 %.val.i.i.i.i.i, -1
-  %276 = getelementptr i8, ptr %263, i64 72
-  %277 = load i32, ptr %276, align 4
-  %278 = trunc i64 %275 to i32
-  %279 = load ptr, ptr %274, align 8
-  %280 = load i32, ptr %201, align 4
-  %281 = load ptr, ptr %202, align 8
-  %282 = load i32, ptr %197, align 4
-  %283 = sext i32 %282 to i64
-  %284 = getelementptr i32, ptr %281, i64 %283
-  store i32 -1, ptr %284, align 4
-  %.val.i.i.i.i.i.i = load i32, ptr %203, align 4
-  %.val29.i.i.i.i.i.i = load ptr, ptr %204, align 8
-  %285 = sext i32 %277 to i64
-  %286 = sext i32 %.val.i.i.i.i.i.i to i64
-  %287 = mul nsw i64 %286, %285
-  %288 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %287
-  %289 = load i32, ptr %197, align 4
-  %sext.i.i.i.i = shl i64 %275, 32
-  %290 = ashr exact i64 %sext.i.i.i.i, 30
-  %291 = getelementptr i8, ptr %279, i64 %290
-  %292 = load i32, ptr %291, align 4
-  %293 = load ptr, ptr %205, align 8
-  %294 = sext i32 %289 to i64
-  %295 = getelementptr i32, ptr %293, i64 %294
-  store i32 %292, ptr %295, align 4
-  %296 = load ptr, ptr %206, align 8
-  %297 = getelementptr i32, ptr %296, i64 %294
-  store i32 %278, ptr %297, align 4
-  %298 = sdiv i32 %278, %280
-  %299 = sext i32 %298 to i64
-  %300 = getelementptr i32, ptr %288, i64 %299
-  %301 = load i32, ptr %300, align 4
-  %302 = mul i32 %301, %280
-  %303 = srem i32 %278, %280
-  %304 = add i32 %302, %303
-  %305 = load ptr, ptr %207, align 8
-  %306 = getelementptr i32, ptr %305, i64 %294
-  store i32 %304, ptr %306, align 4
-  %307 = load i32, ptr %197, align 4
-  %308 = add i32 %307, 1
-  store i32 %308, ptr %197, align 4
-  %309 = add i32 %278, 1
-  %310 = load ptr, ptr %208, align 8
-  %311 = load i32, ptr %209, align 4
-  %312 = sext i32 %311 to i64
-  %313 = getelementptr i32, ptr %310, i64 %312
-  store i32 %309, ptr %313, align 4
-  %314 = load ptr, ptr %210, align 8
-  %315 = load i32, ptr %209, align 4
-  %316 = sext i32 %315 to i64
-  %317 = getelementptr i32, ptr %314, i64 %316
-  store i32 %277, ptr %317, align 4
-  %318 = load i32, ptr %209, align 4
-  %319 = add i32 %318, 1
-  store i32 %319, ptr %209, align 4
-  %320 = load i32, ptr %197, align 4
-  %321 = load ptr, ptr %199, align 8
-  %322 = sext i32 %319 to i64
-  %323 = getelementptr i32, ptr %321, i64 %322
-  store i32 %320, ptr %323, align 4
-  %324 = load i32, ptr %211, align 4
-  %325 = add i32 %324, 1
-  store i32 %325, ptr %211, align 4
-  %326 = load i32, ptr %212, align 4
-  %327 = add i32 %326, 1
-  store i32 %327, ptr %212, align 4
-  %328 = getelementptr i8, ptr %263, i64 379
-  store i8 0, ptr %328, align 1
-  %329 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %263)
-  %330 = getelementptr i8, ptr %263, i64 380
-  store i32 %329, ptr %330, align 4
-  br label %merge1.i.i.i
-
-merge1.i.i.i:                                     ; preds = %then.i105.i.i, %"$runs_prefill_row.exit.i.i.i"
-  %indvars.iv.next.i106.i.i = add nuw nsw i64 %indvars.iv.i104.i.i, 1
-  %exitcond.not.i107.i.i = icmp eq i64 %indvars.iv.next.i106.i.i, %wide.trip.count.i102.i.i
-  br i1 %exitcond.not.i107.i.i, label %forbody4.i.i.i, label %forbody.i103.i.i
-
-forbody4.i.i.i:                                   ; preds = %merge1.i.i.i, %merge6.i.i.i
-  %indvars.iv27.i.i.i = phi i64 [ %indvars.iv.next28.i.i.i, %merge6.i.i.i ], [ 0, %merge1.i.i.i ]
-  %331 = getelementptr ptr, ptr %44, i64 %indvars.iv27.i.i.i
-  %332 = load ptr, ptr %331, align 8
-  %333 = getelementptr i8, ptr %332, i64 24
-  %.val.i.i19.i.i.i = load i64, ptr %333, align 8
-  %334 = getelementptr i8, ptr %332, i64 56
-  %.val2.i.i20.i.i.i = load i32, ptr %334, align 4
-  %335 = trunc i64 %.val.i.i19.i.i.i to i32
-  %336 = add i32 %.val2.i.i20.i.i.i, %335
-  %337 = getelementptr i8, ptr %332, i64 52
-  %338 = load i32, ptr %337, align 4
-  %339 = icmp eq i32 %336, %338
-  br i1 %339, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
-
-"$runs_prefill_row.exit22.i.i.i":                 ; preds = %forbody4.i.i.i
-  %340 = getelementptr i8, ptr %332, i64 379
-  %341 = load i8, ptr %340, align 1
-  %342 = trunc i8 %341 to i1
-  br i1 %342, label %then7.i.i.i, label %merge6.i.i.i
-
-then7.i.i.i:                                      ; preds = %"$runs_prefill_row.exit22.i.i.i"
-  %343 = getelementptr i8, ptr %332, i64 16
-  %344 = add i64 %.val.i.i19.i.i.i, -1
-  %345 = getelementptr i8, ptr %332, i64 72
-  %346 = load i32, ptr %345, align 4
-  %347 = trunc i64 %344 to i32
-  %348 = load ptr, ptr %343, align 8
-  %349 = load i32, ptr %201, align 4
-  %.val.i.i23.i.i.i = load i32, ptr %203, align 4
+  %264 = getelementptr i8, ptr %263, i64 72
+  %265 = load i32, ptr %264, align 4
+  %266 = getelementptr i8, ptr %263, i64 16
+  %267 = getelementptr i8, ptr %263, i64 24
+  %268 = load i64, ptr %267, align 8
+  %269 = trunc i64 %268 to i32
+  %270 = add i32 %269, -1
+  %271 = load ptr, ptr %266, align 8
+  %272 = load i32, ptr %201, align 4
+  %273 = load ptr, ptr %202, align 8
+  %274 = load i32, ptr %197, align 4
+  %275 = sext i32 %274 to i64
+  %276 = getelementptr i32, ptr %273, i64 %275
+  store i32 -1, ptr %276, align 4
+  %.val.i.i.i.i.i = load i32, ptr %203, align 4
   %.val29.i.i.i.i.i = load ptr, ptr %204, align 8
-  %350 = sext i32 %346 to i64
-  %351 = sext i32 %.val.i.i23.i.i.i to i64
-  %352 = mul nsw i64 %351, %350
-  %353 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %352
-  %354 = load i32, ptr %197, align 4
-  %sext13.i.i.i.i = shl i64 %344, 32
-  %355 = ashr exact i64 %sext13.i.i.i.i, 30
-  %356 = getelementptr i8, ptr %348, i64 %355
-  %357 = load i32, ptr %356, align 4
-  %358 = load ptr, ptr %205, align 8
-  %359 = sext i32 %354 to i64
-  %360 = getelementptr i32, ptr %358, i64 %359
-  store i32 %357, ptr %360, align 4
-  %361 = load ptr, ptr %206, align 8
-  %362 = getelementptr i32, ptr %361, i64 %359
-  store i32 %347, ptr %362, align 4
-  %363 = sdiv i32 %347, %349
-  %364 = sext i32 %363 to i64
-  %365 = getelementptr i32, ptr %353, i64 %364
-  %366 = load i32, ptr %365, align 4
-  %367 = mul i32 %366, %349
-  %368 = srem i32 %347, %349
-  %369 = add i32 %367, %368
-  %370 = load ptr, ptr %207, align 8
-  %371 = getelementptr i32, ptr %370, i64 %359
-  store i32 %369, ptr %371, align 4
-  %372 = load i32, ptr %197, align 4
-  %373 = add i32 %372, 1
-  store i32 %373, ptr %197, align 4
-  %374 = add i32 %347, 1
-  %375 = load ptr, ptr %208, align 8
-  %376 = load i32, ptr %209, align 4
-  %377 = sext i32 %376 to i64
-  %378 = getelementptr i32, ptr %375, i64 %377
-  store i32 %374, ptr %378, align 4
-  %379 = load ptr, ptr %210, align 8
-  %380 = load i32, ptr %209, align 4
-  %381 = sext i32 %380 to i64
-  %382 = getelementptr i32, ptr %379, i64 %381
-  store i32 %346, ptr %382, align 4
-  %383 = load i32, ptr %209, align 4
-  %384 = add i32 %383, 1
-  store i32 %384, ptr %209, align 4
-  %385 = load i32, ptr %197, align 4
-  %386 = load ptr, ptr %199, align 8
-  %387 = sext i32 %384 to i64
-  %388 = getelementptr i32, ptr %386, i64 %387
-  store i32 %385, ptr %388, align 4
-  %389 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %332)
-  %390 = getelementptr i8, ptr %332, i64 380
-  store i32 %389, ptr %390, align 4
-  br label %merge6.i.i.i
+  %277 = sext i32 %265 to i64
+  %278 = sext i32 %.val.i.i.i.i.i to i64
+  %279 = mul nsw i64 %278, %277
+  %280 = getelementptr i32, ptr %.val29.i.i.i.i.i, i64 %279
+  %281 = load i32, ptr %197, align 4
+  %282 = sext i32 %270 to i64
+  %283 = getelementptr i32, ptr %271, i64 %282
+  %284 = load i32, ptr %283, align 4
+  %285 = load ptr, ptr %205, align 8
+  %286 = sext i32 %281 to i64
+  %287 = getelementptr i32, ptr %285, i64 %286
+  store i32 %284, ptr %287, align 4
+  %288 = load ptr, ptr %206, align 8
+  %289 = getelementptr i32, ptr %288, i64 %286
+  store i32 %270, ptr %289, align 4
+  %290 = sdiv i32 %270, %272
+  %291 = sext i32 %290 to i64
+  %292 = getelementptr i32, ptr %280, i64 %291
+  %293 = load i32, ptr %292, align 4
+  %294 = mul i32 %293, %272
+  %295 = srem i32 %270, %272
+  %296 = add i32 %294, %295
+  %297 = load ptr, ptr %207, align 8
+  %298 = getelementptr i32, ptr %297, i64 %286
+  store i32 %296, ptr %298, align 4
+  %299 = load i32, ptr %197, align 4
+  %300 = add i32 %299, 1
+  store i32 %300, ptr %197, align 4
+  %301 = load ptr, ptr %208, align 8
+  %302 = load i32, ptr %209, align 4
+  %303 = sext i32 %302 to i64
+  %304 = getelementptr i32, ptr %301, i64 %303
+  store i32 %269, ptr %304, align 4
+  %305 = load ptr, ptr %210, align 8
+  %306 = load i32, ptr %209, align 4
+  %307 = sext i32 %306 to i64
+  %308 = getelementptr i32, ptr %305, i64 %307
+  store i32 %265, ptr %308, align 4
+  %309 = load i32, ptr %209, align 4
+  %310 = add i32 %309, 1
+  store i32 %310, ptr %209, align 4
+  %311 = load i32, ptr %197, align 4
+  %312 = load ptr, ptr %199, align 8
+  %313 = sext i32 %310 to i64
+  %314 = getelementptr i32, ptr %312, i64 %313
+  store i32 %311, ptr %314, align 4
+  %315 = load i32, ptr %211, align 4
+  %316 = add i32 %315, 1
+  store i32 %316, ptr %211, align 4
+  %317 = load i32, ptr %212, align 4
+  %318 = add i32 %317, 1
+  store i32 %318, ptr %212, align 4
+  %319 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr %263)
+  %320 = getelementptr i8, ptr %263, i64 380
+  store i32 %319, ptr %320, align 4
+  %indvars.iv.next.i106.i.i = add nuw nsw i64 %indvars.iv.i105.i.i, 1
+  %exitcond.not.i107.i.i = icmp eq i64 %indvars.iv.next.i106.i.i, %wide.trip.count.i103.i.i
+  br i1 %exitcond.not.i107.i.i, label %"$Loop.write_batch_step.exit.i.i", label %forbody.i104.i.i
 
-merge6.i.i.i:                                     ; preds = %then7.i.i.i, %"$runs_prefill_row.exit22.i.i.i", %forbody4.i.i.i
-  %indvars.iv.next28.i.i.i = add nuw nsw i64 %indvars.iv27.i.i.i, 1
-  %exitcond31.not.i.i.i = icmp eq i64 %indvars.iv.next28.i.i.i, %wide.trip.count.i102.i.i
-  br i1 %exitcond31.not.i.i.i, label %"$Loop.write_batch_step.exit.i.i", label %forbody4.i.i.i
+"$Loop.write_batch_step.exit.i.i":                ; preds = %forbody.i104.i.i, %forbody26.i.i
+  %321 = load i32, ptr %214, align 4
+  %322 = load i32, ptr %215, align 4
+  %323 = icmp slt i32 %321, %322
+  br i1 %323, label %then.i.i114.i.i, label %"$Scheduler.write_table_range.exit.i.i.i"
 
-"$Loop.write_batch_step.exit.i.i":                ; preds = %merge6.i.i.i, %forbody26.i.i
-  %391 = load i32, ptr %214, align 4
-  %392 = load i32, ptr %215, align 4
-  %393 = icmp slt i32 %391, %392
-  br i1 %393, label %then.i.i115.i.i, label %"$Scheduler.write_table_range.exit.i.i.i"
-
-then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_step.exit.i.i"
-  %394 = load ptr, ptr %216, align 8
-  %395 = getelementptr i8, ptr %394, i64 36
-  store i32 %391, ptr %395, align 4
-  %396 = load i32, ptr %215, align 4
-  %397 = load ptr, ptr %216, align 8
-  %398 = getelementptr i8, ptr %397, i64 40
-  store i32 %396, ptr %398, align 4
+then.i.i114.i.i:                                  ; preds = %"$Loop.write_batch_step.exit.i.i"
+  %324 = load ptr, ptr %216, align 8
+  %325 = getelementptr i8, ptr %324, i64 36
+  store i32 %321, ptr %325, align 4
+  %326 = load i32, ptr %215, align 4
+  %327 = load ptr, ptr %216, align 8
+  %328 = getelementptr i8, ptr %327, i64 40
+  store i32 %326, ptr %328, align 4
   br label %"$Scheduler.write_table_range.exit.i.i.i"
 
-"$Scheduler.write_table_range.exit.i.i.i":        ; preds = %then.i.i115.i.i, %"$Loop.write_batch_step.exit.i.i"
-  %399 = load ptr, ptr %39, align 8
-  %400 = call fastcc i32 @"$RankGroup.launch"(ptr %399, ptr %197, ptr nonnull %spec.select.i)
-  %.not.i.i108.i.i = icmp eq i32 %400, 0
+"$Scheduler.write_table_range.exit.i.i.i":        ; preds = %then.i.i114.i.i, %"$Loop.write_batch_step.exit.i.i"
+  %329 = load ptr, ptr %39, align 8
+  %330 = call fastcc i32 @"$RankGroup.launch"(ptr %329, ptr %197, ptr nonnull %spec.select.i)
+  %.not.i.i108.i.i = icmp eq i32 %330, 0
   br i1 %.not.i.i108.i.i, label %"$RankGroup.step.exit.i.i.i", label %then.i109.i.i
 
 "$RankGroup.step.exit.i.i.i":                     ; preds = %"$Scheduler.write_table_range.exit.i.i.i"
-  %401 = call fastcc i32 @"$RankGroup.land"(ptr %399, ptr %217, ptr nonnull %spec.select.i)
-  %.not.i113.i.i = icmp eq i32 %401, 0
-  br i1 %.not.i113.i.i, label %merge29.i.i, label %then.i109.i.i
+  %331 = call fastcc i32 @"$RankGroup.land"(ptr %329, ptr %217, ptr nonnull %spec.select.i)
+  %.not.i112.i.i = icmp eq i32 %331, 0
+  br i1 %.not.i112.i.i, label %merge29.i.i, label %then.i109.i.i
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
-  %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9062
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
+  %common.ret.op.i26.i.i.i = phi i32 [ %331, %"$RankGroup.step.exit.i.i.i" ], [ %330, %"$Scheduler.write_table_range.exit.i.i.i" ]
+  %332 = getelementptr i8, ptr %28, i64 9062
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %332, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
 
 merge29.i.i:                                      ; preds = %"$RankGroup.step.exit.i.i.i"
-  %403 = load i32, ptr %219, align 4
-  store i32 %403, ptr %214, align 4
+  %333 = load i32, ptr %219, align 4
+  store i32 %333, ptr %214, align 4
   store i32 0, ptr %215, align 4
-  %404 = load i64, ptr %218, align 8
-  %405 = add i64 %404, 1
-  store i64 %405, ptr %218, align 8
-  %406 = load i64, ptr %220, align 8
-  %407 = load i32, ptr %212, align 4
-  %408 = sext i32 %407 to i64
-  %409 = add i64 %406, %408
-  store i64 %409, ptr %220, align 8
-  %410 = load i64, ptr %221, align 8
-  %411 = load i32, ptr %197, align 4
-  %412 = sext i32 %411 to i64
-  %413 = sub i64 %410, %408
-  %414 = add i64 %413, %412
-  store i64 %414, ptr %221, align 8
-  %415 = mul nsw i64 %indvars.iv177.i.i, %41
-  %416 = getelementptr i32, ptr %5, i64 %415
-  br i1 %45, label %forbody.i120.i.i, label %merge34.i.i
+  %334 = load i64, ptr %218, align 8
+  %335 = add i64 %334, 1
+  store i64 %335, ptr %218, align 8
+  %336 = load i64, ptr %220, align 8
+  %337 = load i32, ptr %212, align 4
+  %338 = sext i32 %337 to i64
+  %339 = add i64 %336, %338
+  store i64 %339, ptr %220, align 8
+  %340 = load i64, ptr %221, align 8
+  %341 = load i32, ptr %197, align 4
+  %342 = sext i32 %341 to i64
+  %343 = sub i64 %340, %338
+  %344 = add i64 %343, %342
+  store i64 %344, ptr %221, align 8
+  %345 = mul nsw i64 %indvars.iv176.i.i, %41
+  %346 = getelementptr i32, ptr %5, i64 %345
+  br i1 %45, label %forbody.i119.i.i, label %merge34.i.i
 
-forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge1.i122.i.i
-  %indvars.iv.i121.i.i = phi i64 [ %indvars.iv.next.i123.i.i, %merge1.i122.i.i ], [ 0, %merge29.i.i ]
-  %417 = getelementptr ptr, ptr %44, i64 %indvars.iv.i121.i.i
-  %418 = load ptr, ptr %417, align 8
-  %419 = getelementptr i8, ptr %418, i64 24
-  %420 = load i64, ptr %419, align 8
-  %421 = trunc i64 %420 to i32
-  %422 = getelementptr i8, ptr %418, i64 52
-  store i32 %421, ptr %422, align 4
-  %423 = load ptr, ptr %222, align 8
-  %424 = getelementptr i8, ptr %418, i64 380
-  %425 = load i32, ptr %424, align 4
-  %426 = sext i32 %425 to i64
-  %427 = getelementptr i32, ptr %423, i64 %426
-  %428 = load i32, ptr %427, align 4
-  %429 = icmp eq i32 %428, 0
-  br i1 %429, label %then.i127.i.i, label %else.i.i.i
+forbody.i119.i.i:                                 ; preds = %merge29.i.i, %merge1.i121.i.i
+  %indvars.iv.i120.i.i = phi i64 [ %indvars.iv.next.i122.i.i, %merge1.i121.i.i ], [ 0, %merge29.i.i ]
+  %347 = getelementptr ptr, ptr %44, i64 %indvars.iv.i120.i.i
+  %348 = load ptr, ptr %347, align 8
+  %349 = getelementptr i8, ptr %348, i64 24
+  %350 = load i64, ptr %349, align 8
+  %351 = trunc i64 %350 to i32
+  %352 = getelementptr i8, ptr %348, i64 52
+  store i32 %351, ptr %352, align 4
+  %353 = load ptr, ptr %222, align 8
+  %354 = getelementptr i8, ptr %348, i64 380
+  %355 = load i32, ptr %354, align 4
+  %356 = sext i32 %355 to i64
+  %357 = getelementptr i32, ptr %353, i64 %356
+  %358 = load i32, ptr %357, align 4
+  %359 = icmp eq i32 %358, 0
+  br i1 %359, label %then.i126.i.i, label %else.i.i.i
 
-then.i127.i.i:                                    ; preds = %forbody.i120.i.i
-  %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
-  %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.735", i32 %430, i64 %431)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
-  %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
-  %434 = icmp sgt i64 %433, 0
-  br i1 %434, label %then2.i.i.i131.i.i, label %"$printable.clean.exit.i130.i.i"
+then.i126.i.i:                                    ; preds = %forbody.i119.i.i
+  %360 = trunc nuw nsw i64 %indvars.iv.i120.i.i to i32
+  %361 = add i64 %350, -1
+  %362 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.735", i32 %360, i64 %361)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i115.i.i)
+  %363 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i.i128.i.i = call i64 @llvm.smin.i64(i64 %363, i64 1023)
+  %364 = icmp sgt i64 %363, 0
+  br i1 %364, label %then2.i.i.i130.i.i, label %"$printable.clean.exit.i129.i.i"
 
-then2.i.i.i131.i.i:                               ; preds = %then.i127.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i116.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i129.i.i, i1 false)
-  br label %"$printable.clean.exit.i130.i.i"
+then2.i.i.i130.i.i:                               ; preds = %then.i126.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i115.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i128.i.i, i1 false)
+  br label %"$printable.clean.exit.i129.i.i"
 
-"$printable.clean.exit.i130.i.i":                 ; preds = %then2.i.i.i131.i.i, %then.i127.i.i
-  %435 = getelementptr i8, ptr %raw.i.i116.i.i, i64 %spec.select.i.i.i129.i.i
-  store i8 0, ptr %435, align 1
-  %436 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i116.i.i)
-  %437 = ptrtoint ptr %raw.i.i116.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %437, i64 %436)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
+"$printable.clean.exit.i129.i.i":                 ; preds = %then2.i.i.i130.i.i, %then.i126.i.i
+  %365 = getelementptr i8, ptr %raw.i.i115.i.i, i64 %spec.select.i.i.i128.i.i
+  store i8 0, ptr %365, align 1
+  %366 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i115.i.i)
+  %367 = ptrtoint ptr %raw.i.i115.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %367, i64 %366)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i115.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
-else.i.i.i:                                       ; preds = %forbody.i120.i.i
-  %438 = load ptr, ptr %223, align 8
-  %439 = getelementptr i32, ptr %438, i64 %426
-  %440 = load i32, ptr %439, align 4
-  %441 = icmp slt i32 %440, 0
-  br i1 %441, label %then5.i.i.i, label %merge1.i122.i.i
+else.i.i.i:                                       ; preds = %forbody.i119.i.i
+  %368 = load ptr, ptr %223, align 8
+  %369 = getelementptr i32, ptr %368, i64 %356
+  %370 = load i32, ptr %369, align 4
+  %371 = icmp slt i32 %370, 0
+  br i1 %371, label %then5.i.i.i, label %merge1.i121.i.i
 
 then5.i.i.i:                                      ; preds = %else.i.i.i
-  %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
-  %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.736", i32 %442, i64 %443)
+  %372 = trunc nuw nsw i64 %indvars.iv.i120.i.i to i32
+  %373 = add i64 %350, -1
+  %374 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.736", i32 %372, i64 %373)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
-  %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
-  %446 = icmp sgt i64 %445, 0
-  br i1 %446, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
+  %375 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %375, i64 1023)
+  %376 = icmp sgt i64 %375, 0
+  br i1 %376, label %then2.i.i44.i.i.i, label %"$printable.clean.exit45.i.i.i"
 
 then2.i.i44.i.i.i:                                ; preds = %then5.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i42.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i43.i.i.i, i1 false)
   br label %"$printable.clean.exit45.i.i.i"
 
 "$printable.clean.exit45.i.i.i":                  ; preds = %then2.i.i44.i.i.i, %then5.i.i.i
-  %447 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
-  store i8 0, ptr %447, align 1
-  %448 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
-  %449 = ptrtoint ptr %raw.i42.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %449, i64 %448)
+  %377 = getelementptr i8, ptr %raw.i42.i.i.i, i64 %spec.select.i.i43.i.i.i
+  store i8 0, ptr %377, align 1
+  %378 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i42.i.i.i)
+  %379 = ptrtoint ptr %raw.i42.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %379, i64 %378)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   br label %"$Loop.run_batch_decode.exit"
 
-merge1.i122.i.i:                                  ; preds = %else.i.i.i
-  %indvars.iv.next.i123.i.i = add nuw nsw i64 %indvars.iv.i121.i.i, 1
-  %exitcond.not.i124.i.i = icmp eq i64 %indvars.iv.next.i123.i.i, %wide.trip.count.i102.i.i
-  br i1 %exitcond.not.i124.i.i, label %forbody14.i.i.i, label %forbody.i120.i.i
+merge1.i121.i.i:                                  ; preds = %else.i.i.i
+  %indvars.iv.next.i122.i.i = add nuw nsw i64 %indvars.iv.i120.i.i, 1
+  %exitcond.not.i123.i.i = icmp eq i64 %indvars.iv.next.i122.i.i, %wide.trip.count.i103.i.i
+  br i1 %exitcond.not.i123.i.i, label %forbody14.i.i.i, label %forbody.i119.i.i
 
-forbody14.i.i.i:                                  ; preds = %merge1.i122.i.i, %"$Vector.push.exit.i.i.i"
-  %indvars.iv57.i.i.i = phi i64 [ %indvars.iv.next58.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i122.i.i ]
-  %450 = load ptr, ptr %223, align 8
-  %451 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
-  %452 = load ptr, ptr %451, align 8
-  %453 = getelementptr i8, ptr %452, i64 380
-  %454 = load i32, ptr %453, align 4
-  %455 = sext i32 %454 to i64
-  %456 = getelementptr i32, ptr %450, i64 %455
-  %457 = load i32, ptr %456, align 4
-  %458 = getelementptr i32, ptr %416, i64 %indvars.iv57.i.i.i
-  store i32 %457, ptr %458, align 4
-  %459 = getelementptr i8, ptr %452, i64 16
-  %460 = getelementptr i8, ptr %452, i64 24
-  %461 = load i64, ptr %460, align 8
-  %462 = add i64 %461, 1
-  %463 = getelementptr i8, ptr %452, i64 32
-  %464 = load i64, ptr %463, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %464, %462
-  %.pre.i.i.i.i = load ptr, ptr %459, align 8
-  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %merge.i.i125.i.i
+forbody14.i.i.i:                                  ; preds = %merge1.i121.i.i, %"$Vector.push.exit.i.i.i"
+  %indvars.iv57.i.i.i = phi i64 [ %indvars.iv.next58.i.i.i, %"$Vector.push.exit.i.i.i" ], [ 0, %merge1.i121.i.i ]
+  %380 = load ptr, ptr %223, align 8
+  %381 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
+  %382 = load ptr, ptr %381, align 8
+  %383 = getelementptr i8, ptr %382, i64 380
+  %384 = load i32, ptr %383, align 4
+  %385 = sext i32 %384 to i64
+  %386 = getelementptr i32, ptr %380, i64 %385
+  %387 = load i32, ptr %386, align 4
+  %388 = getelementptr i32, ptr %346, i64 %indvars.iv57.i.i.i
+  store i32 %387, ptr %388, align 4
+  %389 = getelementptr i8, ptr %382, i64 16
+  %390 = getelementptr i8, ptr %382, i64 24
+  %391 = load i64, ptr %390, align 8
+  %392 = add i64 %391, 1
+  %393 = getelementptr i8, ptr %382, i64 32
+  %394 = load i64, ptr %393, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %394, %392
+  %.pre.i.i.i.i = load ptr, ptr %389, align 8
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %merge.i.i124.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody14.i.i.i
-  %465 = shl i64 %464, 1
-  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %465, i64 %462)
+  %395 = shl i64 %394, 1
+  %spec.select.i.i46.i.i.i = call i64 @llvm.smax.i64(i64 %395, i64 %392)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i46.i.i.i, i64 8)
-  %466 = shl i64 %spec.store.select.i.i.i.i.i, 2
-  %467 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %466)
-  %468 = icmp eq ptr %467, null
-  br i1 %468, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
+  %396 = shl i64 %spec.store.select.i.i.i.i.i, 2
+  %397 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %396)
+  %398 = icmp eq ptr %397, null
+  br i1 %398, label %"$Vector.push.exit.i.i.i", label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %467, ptr %459, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %463, align 8
-  %.pre10.i.i.i.i = load i64, ptr %460, align 8
-  br label %merge.i.i125.i.i
+  store ptr %397, ptr %389, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %393, align 8
+  %.pre10.i.i.i.i = load i64, ptr %390, align 8
+  br label %merge.i.i124.i.i
 
-merge.i.i125.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody14.i.i.i
-  %469 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %461, %forbody14.i.i.i ]
-  %470 = phi ptr [ %467, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
-  %471 = getelementptr i32, ptr %470, i64 %469
-  store i32 %457, ptr %471, align 4
-  %472 = load i64, ptr %460, align 8
-  %473 = add i64 %472, 1
-  store i64 %473, ptr %460, align 8
+merge.i.i124.i.i:                                 ; preds = %merge7.i.i.i.i.i, %forbody14.i.i.i
+  %399 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %391, %forbody14.i.i.i ]
+  %400 = phi ptr [ %397, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody14.i.i.i ]
+  %401 = getelementptr i32, ptr %400, i64 %399
+  store i32 %387, ptr %401, align 4
+  %402 = load i64, ptr %390, align 8
+  %403 = add i64 %402, 1
+  store i64 %403, ptr %390, align 8
   br label %"$Vector.push.exit.i.i.i"
 
-"$Vector.push.exit.i.i.i":                        ; preds = %merge.i.i125.i.i, %merge.i.i.i.i.i
+"$Vector.push.exit.i.i.i":                        ; preds = %merge.i.i124.i.i, %merge.i.i.i.i.i
   %indvars.iv.next58.i.i.i = add nuw nsw i64 %indvars.iv57.i.i.i, 1
-  %exitcond61.not.i.i.i = icmp eq i64 %indvars.iv.next58.i.i.i, %wide.trip.count.i102.i.i
+  %exitcond61.not.i.i.i = icmp eq i64 %indvars.iv.next58.i.i.i, %wide.trip.count.i103.i.i
   br i1 %exitcond61.not.i.i.i, label %merge34.i.i, label %forbody14.i.i.i
 
 merge34.i.i:                                      ; preds = %"$Vector.push.exit.i.i.i", %merge29.i.i
-  %indvars.iv.next178.i.i = add nuw nsw i64 %indvars.iv177.i.i, 1
-  %exitcond181.not.i.i = icmp eq i64 %indvars.iv.next178.i.i, %wide.trip.count180.i.i
-  br i1 %exitcond181.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
+  %indvars.iv.next177.i.i = add nuw nsw i64 %indvars.iv176.i.i, 1
+  %exitcond180.not.i.i = icmp eq i64 %indvars.iv.next177.i.i, %wide.trip.count179.i.i
+  br i1 %exitcond180.not.i.i, label %"$Loop.run_batch_decode.exit", label %forbody26.i.i
 
-"$Loop.run_batch_decode.exit":                    ; preds = %forbody.i.i.i, %merge3.i.i.i, %forbody18.i.i, %then2.i100.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i.i, %"$printable.clean.exit.i.i94.i.i", %merge2.thread.i.i, %"$printable.clean.exit.i.i.i", %forcond25.preheader.i.i, %then.i109.i.i, %"$printable.clean.exit.i130.i.i", %"$printable.clean.exit45.i.i.i"
-  %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
+"$Loop.run_batch_decode.exit":                    ; preds = %forbody.i.i.i, %merge3.i.i.i, %forbody18.i.i, %then2.i100.i.i, %"$Loop.prepare_batch_state.exit.i.i", %merge34.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i.i, %"$printable.clean.exit.i.i94.i.i", %merge2.thread.i.i, %"$printable.clean.exit.i.i.i", %forcond25.preheader.i.i, %then.i109.i.i, %"$printable.clean.exit.i129.i.i", %"$printable.clean.exit45.i.i.i"
+  %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i129.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
-  %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9059
-  store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 8952
-  %477 = call i32 @pthread_cond_signal(ptr %476)
-  %478 = call i32 @pthread_mutex_unlock(ptr %94)
-  %479 = call i32 @pthread_mutex_lock(ptr %83)
-  %480 = load i64, ptr %88, align 8
-  %481 = add i64 %480, 1
-  store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 8848
-  %483 = call i32 @pthread_cond_broadcast(ptr %482)
-  %484 = call i32 @pthread_mutex_unlock(ptr %83)
+  %404 = call i32 @pthread_mutex_lock(ptr %94)
+  %405 = getelementptr i8, ptr %28, i64 9059
+  store i8 1, ptr %405, align 1
+  %406 = getelementptr i8, ptr %28, i64 8952
+  %407 = call i32 @pthread_cond_signal(ptr %406)
+  %408 = call i32 @pthread_mutex_unlock(ptr %94)
+  %409 = call i32 @pthread_mutex_lock(ptr %83)
+  %410 = load i64, ptr %88, align 8
+  %411 = add i64 %410, 1
+  store i64 %411, ptr %88, align 8
+  %412 = getelementptr i8, ptr %28, i64 8848
+  %413 = call i32 @pthread_cond_broadcast(ptr %412)
+  %414 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
   call void @free(ptr %44)
   br label %common.ret
