@@ -29,6 +29,10 @@ GLM_HOST_DEVICE constexpr int32_t nearest_split(int32_t blocks,
   return (blocks + blocks_of_split / 2) / blocks_of_split;
 }
 
+constexpr float exponent_factor(float scale) {
+  return scale * 1.4426950408889634f;
+}
+
 static_assert(counted_blocks(0) == 1 && counted_blocks(16) == 1 &&
               counted_blocks(17) == 2);
 static_assert(num_splits(1, 8) == 1 && num_splits(8, 8) == 1 &&

@@ -40,8 +40,8 @@ struct Scorer {
     RingCursor<S> stage = ring;
     stage.advance(part / kStageParts);
     if (part / kStageParts >= num_stages(num_tokens)) return;
+    ptx::barrier_wait(&shared.full[stage.arrival.slot], stage.arrival.parity);
     if (part * kPartTokens < num_tokens) {
-      ptx::barrier_wait(&shared.full[stage.arrival.slot], stage.arrival.parity);
       const uint8_t* blocks =
           shared.ring[stage.place.slot][part % kStageParts * kPartBlocks];
       Products<S>::score_part(

@@ -128,7 +128,7 @@ struct Valuer {
   __device__ __forceinline__ void take(int32_t num_tokens, State<S>& state) {
     constexpr int32_t kTokensAtOnce = kPartsAtOnce * kPartTokens;
     const Weights<S>& weights = shared.weights[teams.slot];
-#pragma unroll 1
+#pragma unroll
     for (int32_t part = 0; part < S::kParts; part += kPartsAtOnce) {
       const int32_t rest = num_tokens - part * kPartTokens;
       const bool has_stage = rest + part % kStageParts * kPartTokens > 0;

@@ -11,7 +11,6 @@
 #include "native/kernels/attention/decode_stream.hpp"
 #include "native/kernels/attention/decode_values.hpp"
 #include "native/kernels/kv_cache.hpp"
-#include "native/ptx/approximate.hpp"
 
 namespace glm::kernels {
 namespace {
@@ -117,7 +116,7 @@ Arguments arguments_of(const glm_attention_args& args) {
   result.group = args.num_heads / cache.num_kv_heads;
   result.head_dim = cache.head_dim;
   result.page_size = cache.page_size;
-  result.scale = args.scale * ptx::kLog2E;
+  result.scale = exponent_factor(args.scale);
   result.key_scale = scales_of_layer(cache.key_scale, cache, args.layer);
   result.value_scale = scales_of_layer(cache.value_scale, cache, args.layer);
   return result;

@@ -26,7 +26,8 @@ struct Consumer {
   Cursor<Tile::kQueryBuffers> queries;
 
   __device__ void multiply_keys(Accumulators<Tile>& state);
-  __device__ void multiply_values(Accumulators<Tile>& state, int32_t part);
+  __device__ void multiply_values(const Accumulators<Tile>& state, int32_t part,
+                                  float (&sums)[Tile::kValueColumns / 2]);
   __device__ void weigh(const Item& item, int32_t tile, bool masked,
                         Accumulators<Tile>& state, float (&tops)[kThreadRows],
                         float (&totals)[kThreadRows]);
@@ -79,13 +80,14 @@ __device__ void Consumer<Tile>::multiply_keys(Accumulators<Tile>& state) {
 }
 
 template <typename Tile>
-__device__ void Consumer<Tile>::multiply_values(Accumulators<Tile>& state,
-                                                int32_t part) {
+__device__ void Consumer<Tile>::multiply_values(
+    const Accumulators<Tile>& state, int32_t part,
+    float (&sums)[Tile::kValueColumns / 2]) {
   const uint64_t value =
       value_descriptor(ptx::shared_address(buffers.value(values.slot)) +
                            part * Tile::kTileHalfBytes,
                        Tile::kTileHalfBytes);
-  ptx::hold(state.part);
+  ptx::hold(sums);
   ptx::wgmma_fence();
 #pragma unroll
   for (int32_t step = 0; step < Tile::kKeyBlocks; ++step)
@@ -152,7 +154,7 @@ __device__ void Consumer<Tile>::advance(const Item& item, int32_t tile,
   wait_full(control.values, values);
   wait_full(control.keys, keys);
   take_turn();
-  multiply_values(state, 0);
+  multiply_values(state, 0, state.part);
   ptx::hold(state.scores);
   ptx::wgmma_fence();
   multiply_keys(state);
@@ -164,7 +166,7 @@ __device__ void Consumer<Tile>::advance(const Item& item, int32_t tile,
       ptx::wgmma_wait<0>();
     ptx::hold(state.part);
     fold_part(state.part, state.rows.folds, state.output[part]);
-    multiply_values(state, part + 1);
+    multiply_values(state, part + 1, state.part);
   }
   pass_turn();
   if (kLast > 0)
@@ -189,13 +191,15 @@ template <typename Tile>
 __device__ void Consumer<Tile>::finish(Accumulators<Tile>& state) {
   release(control.queries, queries);
   wait_full(control.values, values);
+  float sums[Tile::kValueParts][Tile::kValueColumns / 2];
 #pragma unroll
-  for (int32_t part = 0; part < Tile::kValueParts; ++part) {
-    multiply_values(state, part);
-    ptx::wgmma_wait<0>();
-    ptx::hold(state.part);
-    fold_part(state.part, state.rows.folds, state.output[part]);
-  }
+  for (int32_t part = 0; part < Tile::kValueParts; ++part)
+    multiply_values(state, part, sums[part]);
+  ptx::wgmma_wait<0>();
+  hold_all(sums);
+#pragma unroll
+  for (int32_t part = 0; part < Tile::kValueParts; ++part)
+    fold_part(sums[part], state.rows.folds, state.output[part]);
   release(control.values, values);
 }
 

@@ -16,7 +16,6 @@ using prefill_attention_detail::kRowTile;
 using prefill_attention_detail::Parameters;
 
 constexpr char kWhere[] = "prefill_attention";
-constexpr double kLog2E = 1.4426950408889634;
 constexpr int32_t kPointerAlignment = 16;
 
 void expect_aligned(const char* what, const void* pointer) {
@@ -68,7 +67,7 @@ Parameters make_parameters(const glm_attention_args& args) {
   parameters.num_heads = args.num_heads;
   parameters.group = args.num_heads / args.cache->num_kv_heads;
   parameters.layer = args.layer;
-  parameters.exponent_factor = static_cast<float>(args.scale * kLog2E);
+  parameters.exponent_factor = exponent_factor(args.scale);
   return parameters;
 }
 
