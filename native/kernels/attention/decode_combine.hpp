@@ -37,10 +37,9 @@ struct Folded {
 
   __device__ __forceinline__ void add(float of_other, const float4& next,
                                       float next_total) {
-    if (signbit(of_other))
-      add({0.0f, -of_other, 1.0f}, next, next_total);
-    else
-      add({0.0f, 1.0f, of_other}, next, next_total);
+    const bool grows = signbit(of_other);
+    add({0.0f, grows ? -of_other : 1.0f, grows ? 1.0f : of_other}, next,
+        next_total);
   }
 
   __device__ __forceinline__ void add(const Fold& fold, const float4& next,

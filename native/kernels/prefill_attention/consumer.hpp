@@ -92,7 +92,7 @@ __device__ void Consumer<Tile>::multiply_values(
 #pragma unroll
   for (int32_t step = 0; step < Tile::kKeyBlocks; ++step)
     Tile::Products::template Output<Tile::kValueColumns>::multiply(
-        state.part, state.weights[step], value + (step * kBlockHalfBytes >> 4),
+        sums, state.weights[step], value + (step * kBlockHalfBytes >> 4),
         step > 0);
   ptx::wgmma_commit();
 }
@@ -158,6 +158,7 @@ __device__ void Consumer<Tile>::advance(const Item& item, int32_t tile,
   ptx::hold(state.scores);
   ptx::wgmma_fence();
   multiply_keys(state);
+  pass_turn();
 #pragma unroll
   for (int32_t part = 0; part < kLast; ++part) {
     if (part == 0)
@@ -168,7 +169,6 @@ __device__ void Consumer<Tile>::advance(const Item& item, int32_t tile,
     fold_part(state.part, state.rows.folds, state.output[part]);
     multiply_values(state, part + 1, state.part);
   }
-  pass_turn();
   if (kLast > 0)
     ptx::wgmma_wait<1>();
   else
@@ -191,15 +191,20 @@ template <typename Tile>
 __device__ void Consumer<Tile>::finish(Accumulators<Tile>& state) {
   release(control.queries, queries);
   wait_full(control.values, values);
-  float sums[Tile::kValueParts][Tile::kValueColumns / 2];
+  constexpr int32_t kAtOnce = Tile::kValueParts % 2 == 0 ? 2 : 1;
 #pragma unroll
-  for (int32_t part = 0; part < Tile::kValueParts; ++part)
-    multiply_values(state, part, sums[part]);
-  ptx::wgmma_wait<0>();
-  hold_all(sums);
+  for (int32_t first = 0; first < Tile::kValueParts; first += kAtOnce) {
+    float sums[kAtOnce][Tile::kValueColumns / 2];
 #pragma unroll
-  for (int32_t part = 0; part < Tile::kValueParts; ++part)
-    fold_part(sums[part], state.rows.folds, state.output[part]);
+    for (int32_t i = 0; i < kAtOnce; ++i)
+      multiply_values(state, first + i, sums[i]);
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int32_t i = 0; i < kAtOnce; ++i) {
+      ptx::hold(sums[i]);
+      fold_part(sums[i], state.rows.folds, state.output[first + i]);
+    }
+  }
   release(control.values, values);
 }
 
