@@ -75,6 +75,10 @@ __device__ inline bool barrier_test(uint64_t* barrier, uint32_t parity) {
   return done != 0;
 }
 
+__device__ inline void proxy_fence_of_all_memory() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+
 __device__ inline void proxy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

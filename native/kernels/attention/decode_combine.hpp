@@ -103,7 +103,7 @@ struct Combiner {
     const int32_t count = min(partials_at_once(), open.num_partials - begin);
     if (warp > 0 || count <= 0) return;
     uint64_t* full = &shared.partials_full[buffer];
-    ptx::proxy_fence();
+    ptx::proxy_fence_of_all_memory();
     if (lane == 0) ptx::barrier_expect(full, count * partial_bytes());
     __syncwarp();
     if (lane >= count) return;
