@@ -88,8 +88,7 @@ struct Combiner {
   }
 
   __device__ int32_t partials_at_once() const {
-    return min(S::kStages * S::kStageBytes / kPartialBuffers / partial_bytes(),
-               32);
+    return min(S::kBufferBytes / kPartialBuffers / partial_bytes(), 32);
   }
 
   __device__ float* partial(int32_t buffer, int32_t number) const {

@@ -29,6 +29,7 @@ constexpr int32_t kPartialExtra = 8;
 constexpr int32_t kTopPlace = 4;
 constexpr int32_t kPartialBuffers = 2;
 constexpr int32_t kGridBlocks = 16;
+constexpr int32_t kWholeMultiprocessor = 188 * 1024;
 constexpr int32_t kBlocksOfCombination = 28;
 constexpr int32_t kMostShares = 160;
 constexpr int32_t kCounterStride = 8;
@@ -82,6 +83,8 @@ struct Shape {
   static constexpr int32_t kQueryStride = kDims * 2 + kChunkBytes;
   static constexpr int32_t kRingBytes = (kIsF8 ? 176 : 128) * 1024;
   static constexpr int32_t kStages = max_of(kRingBytes / kStageBytes, 3);
+  static constexpr int32_t kBufferBytes =
+      max_of(kStages * kStageBytes, kWholeMultiprocessor);
   static constexpr int32_t kStagesBehind =
       2 * kTeams * kSplitBlocks / kStageBlocks;
   static constexpr int32_t kArrivals =
@@ -158,7 +161,10 @@ struct Weights {
 
 template <typename S>
 struct Shared {
-  uint8_t ring[S::kStages][kStageBlocks][S::kBlockBytes];
+  union {
+    uint8_t ring[S::kStages][kStageBlocks][S::kBlockBytes];
+    uint8_t partials[S::kBufferBytes];
+  };
   Weights<S> weights[S::kTeams];
   uint8_t query[kQueryBuffers][kGroupRows * S::kQueryStride];
   float part_tops[S::kTeams][2][kGroupRows][S::kParts];
