@@ -72,16 +72,9 @@ template <int32_t count>
 __device__ __forceinline__ void fold_part(const float (&part)[count],
                                           const Fold (&folds)[kThreadRows],
                                           float (&output)[count]) {
-  const bool grows = folds[0].of_before != 1.0f || folds[1].of_before != 1.0f;
-  if (__any_sync(~0u, grows)) {
 #pragma unroll
-    for (int32_t i = 0; i < count; ++i)
-      output[i] = folds[i / 2 % 2](output[i], part[i]);
-  } else {
-#pragma unroll
-    for (int32_t i = 0; i < count; ++i)
-      output[i] = __fmaf_rn(part[i], folds[i / 2 % 2].of_next, output[i]);
-  }
+  for (int32_t i = 0; i < count; ++i)
+    output[i] = folds[i / 2 % 2](output[i], part[i]);
 }
 
 }
