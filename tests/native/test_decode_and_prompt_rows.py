@@ -109,6 +109,7 @@ def assert_one_arithmetic(tokens: Tokens) -> None:
 
 @pytest.fixture(autouse=True)
 def one_attention(device):
+    assert bool(device.info.has_one_attention) == device.facts.has_one_attention
     if not device.facts.has_one_attention:
         pytest.skip("decode rows of this device have bits of their own")
 
