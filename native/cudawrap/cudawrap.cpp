@@ -5,9 +5,15 @@ extern "C" {
 
 #include <cuda_runtime.h>
 
+#include <cstdlib>
+
 #include "native/base/call_report.hpp"
 
 namespace {
+
+__attribute__((constructor(101))) void load_kernels_at_once() {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
 
 glm_status status_of(cudaError_t error) {
   switch (error) {

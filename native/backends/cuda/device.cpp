@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,13 +32,7 @@ std::string version_text(int32_t version) {
          std::to_string(version % 1000 / 10);
 }
 
-void load_kernels_at_once() {
-  static std::once_flag once;
-  std::call_once(once, [] { setenv("CUDA_MODULE_LOADING", "EAGER", 0); });
-}
-
 void expect_driver() {
-  load_kernels_at_once();
   int32_t driver = 0, runtime = 0;
   check(cudaDriverGetVersion(&driver), "device cuda: version of the driver");
   check(cudaRuntimeGetVersion(&runtime), "device cuda: version of the runtime");

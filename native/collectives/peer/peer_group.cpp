@@ -1,5 +1,6 @@
 #include "native/collectives/peer/peer_group.hpp"
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "native/base/cuda.hpp"
+#include "native/base/driver.hpp"
 #include "native/base/failure.hpp"
 
 namespace glm::collectives {
@@ -72,6 +74,25 @@ void expect_ordinals(const std::vector<int32_t>& ordinals) {
   }
 }
 
+void expect_loaded_kernels() {
+  static const auto ask = driver_function<decltype(&cuModuleGetLoadingMode)>(
+      kWhere, "cuModuleGetLoadingMode");
+  CUmoduleLoadingMode mode = CU_MODULE_LAZY_LOADING;
+  const CUresult result = ask(&mode);
+  if (result != CUDA_SUCCESS)
+    throw Failure(GLM_DEVICE_ERROR,
+                  std::string(kWhere) +
+                      ": loading mode of kernels: expected CUDA_SUCCESS (0), "
+                      "got " +
+                      std::to_string(static_cast<int>(result)));
+  if (mode != CU_MODULE_EAGER_LOADING)
+    refuse(
+        "expected kernels that are loaded at once, got CUDA that loads each "
+        "when it is first launched, for which a rank's GPU must be idle while "
+        "another waits for it: set CUDA_MODULE_LOADING=EAGER before the "
+        "process first calls CUDA");
+}
+
 }
 
 PeerGroup::PeerGroup(std::vector<int32_t> ordinals)
@@ -79,6 +100,7 @@ PeerGroup::PeerGroup(std::vector<int32_t> ordinals)
       threads_(static_cast<int32_t>(ordinals_.size())) {
   expect_own_or_common_gpu(ordinals_);
   if (world_size() > 1) expect_ordinals(ordinals_);
+  if (world_size() > 1 && !shares_gpu()) expect_loaded_kernels();
   void* memory = nullptr;
   check(cudaHostAlloc(&memory, sizeof *record_, cudaHostAllocPortable), kWhere);
   record_ = static_cast<uint32_t*>(memory);

@@ -1,32 +1,15 @@
 #include "native/kernels/rows/tensor_map.hpp"
 
-#include <dlfcn.h>
-
 #include <string>
 
-#include "native/base/cuda.hpp"
+#include "native/base/driver.hpp"
+#include "native/base/failure.hpp"
 
 namespace glm::kernels {
-namespace {
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-EncodeTiled find_encode(const char* where) {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  void* address =
-      driver == nullptr ? nullptr : dlsym(driver, "cuTensorMapEncodeTiled");
-  if (address == nullptr)
-    throw Failure(GLM_DEVICE_ERROR,
-                  std::string(where) +
-                      ": expected a driver with cuTensorMapEncodeTiled, got "
-                      "one without it");
-  return reinterpret_cast<EncodeTiled>(address);
-}
-
-}
 
 CUtensorMap tensor_map(const char* where, const RowBoxes& boxes) {
-  static const EncodeTiled encode = find_encode(where);
+  static const auto encode = driver_function<decltype(&cuTensorMapEncodeTiled)>(
+      where, "cuTensorMapEncodeTiled");
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(boxes.columns),
                                static_cast<cuuint64_t>(boxes.num_rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(boxes.stride_bytes)};

@@ -1,0 +1,25 @@
+#ifndef GLM_BASE_DRIVER_HPP
+#define GLM_BASE_DRIVER_HPP
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "native/base/failure.hpp"
+
+namespace glm {
+
+template <typename Function>
+Function driver_function(const char* where, const char* name) {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* address = driver == nullptr ? nullptr : dlsym(driver, name);
+  if (address == nullptr)
+    throw Failure(GLM_DEVICE_ERROR, std::string(where) +
+                                        ": expected a driver with " + name +
+                                        ", got one without it");
+  return reinterpret_cast<Function>(address);
+}
+
+}
+
+#endif

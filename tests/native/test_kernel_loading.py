@@ -1,0 +1,77 @@
+"""Kernels are loaded at once, before ranks wait for each other, in processes of their own.
+
+A kernel that is loaded when it is first launched needs an idle GPU; a rank whose GPU waits for
+another rank has none, so both would wait until the limit of the exchange.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.devices import device_kind, num_devices
+from tests.engine.probes import ROOT
+from tools.bindings.backend import library_path
+
+VARIABLE = "CUDA_MODULE_LOADING"
+EAGER = 1
+READING = """
+import ctypes
+from tools.bindings.backend import library_path
+ctypes.CDLL(str(library_path("cuda").parent / "libcudawrap.so"))
+read = ctypes.CDLL(None).getenv
+read.restype = ctypes.c_char_p
+print(read(b"CUDA_MODULE_LOADING").decode())
+"""
+GROUPING = """
+import ctypes
+from tools.bindings.backend import Backend, BackendError
+try:
+    with Backend("cuda").group(2):
+        mode = ctypes.c_int()
+        assert ctypes.CDLL("libcuda.so.1").cuModuleGetLoadingMode(ctypes.byref(mode)) == 0
+        print(mode.value)
+except BackendError as error:
+    print(error)
+"""
+
+
+def output_of(script: str, **variables: str) -> str:
+    if not library_path("cuda").exists():
+        pytest.skip("libglm_cuda.so is not built: scons cuda makes it (tools/develop --with cuda)")
+    own = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=own | {"PYTHONPATH": str(ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def group_of_two(**variables: str) -> str:
+    if device_kind() != "cuda" or num_devices("cuda") < 2:
+        pytest.skip("two ranks have a GPU each with --device-kind cuda and two GPUs alone")
+    return output_of(GROUPING, **variables)
+
+
+def test_the_library_asks_for_kernels_at_once_when_it_is_opened():
+    assert output_of(READING) == "EAGER"
+
+
+def test_what_the_user_chose_stays():
+    assert output_of(READING, CUDA_MODULE_LOADING="LAZY") == "LAZY"
+
+
+def test_a_group_has_its_kernels_loaded():
+    assert group_of_two() == str(EAGER)
+
+
+def test_ranks_whose_kernels_come_later_are_refused():
+    refused = group_of_two(CUDA_MODULE_LOADING="LAZY")
+    assert refused.startswith("status 4: group_create: expected kernels that are loaded at once")
+    assert "CUDA_MODULE_LOADING=EAGER" in refused
