@@ -10,9 +10,13 @@
 namespace glm::collectives {
 
 constexpr int32_t kMaxRanks = 8;
-constexpr int32_t kMaxExchangeRows = 512;
+constexpr int32_t kMaxExchangeRowsOfAll = 4096;
 constexpr int32_t kChunkElements = 8;
 constexpr uint32_t kAbsent = 0xFFFFFFFFu;
+
+constexpr int32_t max_exchange_rows(int32_t world_size) {
+  return kMaxExchangeRowsOfAll / world_size;
+}
 
 struct Exchange {
   int32_t rank;

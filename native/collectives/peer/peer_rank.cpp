@@ -17,8 +17,8 @@ int64_t row_chunks(int64_t width) {
   return (width + kChunkElements - 1) / kChunkElements;
 }
 
-int64_t rank_chunks(int64_t width) {
-  return kMaxExchangeRows * row_chunks(width);
+int64_t rank_chunks(int32_t world_size, int64_t width) {
+  return max_exchange_rows(world_size) * row_chunks(width);
 }
 
 }
@@ -26,8 +26,8 @@ int64_t rank_chunks(int64_t width) {
 int64_t region_bytes(int32_t world_size, int64_t hidden_size) {
   if (world_size == 1) return 0;
   const int64_t chunk_bytes = sizeof(uint4);
-  return kFlagBytes +
-         kNumTurns * world_size * rank_chunks(hidden_size) * chunk_bytes;
+  return kFlagBytes + kNumTurns * world_size *
+                          rank_chunks(world_size, hidden_size) * chunk_bytes;
 }
 
 Exchange without_sending(const Exchange& exchange) {
@@ -94,7 +94,7 @@ Exchange PeerRank::next_exchange(const char* where, int64_t width) {
     reject(where, "hidden_size", "no more than the workspace was made for",
            std::to_string(width));
   if (!turns_.is_capturing()) group_.wait_for_slower_ranks(rank_);
-  const int64_t each = rank_chunks(width);
+  const int64_t each = rank_chunks(world_size(), width);
   uint4* received = reinterpret_cast<uint4*>(region_ + kFlagBytes) +
                     turns_.next() * world_size() * each;
   Exchange exchange = {};

@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kWhere[] = "reduce_add_norm_quantise";
 constexpr int32_t kFewRows = 16;
+constexpr int32_t kRowsSentAhead = 2;
 constexpr int32_t kMostReducedChunks = 2;
 constexpr int32_t kMostReducedWidth =
     kMostReducedChunks * rows::kMaxThreads * rows::kChunkElements;
@@ -55,9 +56,10 @@ __device__ Bf16Chunk load_delta(const NormRows& args, int32_t row,
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
-__device__ void send_rows(const NormRows& args) {
+__device__ void send_rows(const NormRows& args, int32_t first, int32_t count) {
 #pragma unroll 1
-  for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x) {
+  for (int32_t row = first; row < args.num_tokens && count > 0;
+       row += gridDim.x, --count) {
 #pragma unroll
     for (int32_t i = 0; i < num_chunks; ++i) {
       const int32_t begin = rows::chunk_begin(i);
@@ -167,7 +169,7 @@ template <int32_t world_size, int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads)
     send_alone(__grid_constant__ const NormRows args) {
   ptx::wait_for_predecessor();
-  send_rows<world_size, num_chunks, aligned>(args);
+  send_rows<world_size, num_chunks, aligned>(args, blockIdx.x, args.num_tokens);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
@@ -189,8 +191,11 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
       ptx::wait_for_predecessor();
       if (!has_few) ptx::let_successor_start();
       if constexpr (world_size > 1)
-        send_rows<world_size, num_chunks, aligned>(args);
+        send_rows<world_size, num_chunks, aligned>(args, first, kRowsSentAhead);
     }
+    if constexpr (world_size > 1)
+      send_rows<world_size, num_chunks, aligned>(
+          args, row + kRowsSentAhead * static_cast<int32_t>(gridDim.x), 1);
     rows::prefetch_next<aligned>(args.residual, row, args.num_tokens,
                                  args.width);
     rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
@@ -264,11 +269,11 @@ void reduce_rows(const Context& context,
                       ": hidden_size over several ranks: expected at most " +
                       std::to_string(kMostReducedWidth) + ", got " +
                       std::to_string(args.hidden_size));
-  for (int32_t begin = 0; begin < args.num_tokens;
-       begin += collectives::kMaxExchangeRows) {
-    const int32_t left = args.num_tokens - begin;
+  const int32_t most =
+      collectives::max_exchange_rows(context.peers->world_size());
+  for (int32_t begin = 0; begin < args.num_tokens; begin += most) {
     NormRows given =
-        rows_of(args, begin, std::min(left, collectives::kMaxExchangeRows));
+        rows_of(args, begin, std::min(most, args.num_tokens - begin));
     given.exchange = context.peers->next_exchange(kWhere, args.hidden_size);
     if (context.peers->shares_gpu())
       send_before_all_receive(context, given, shape);
