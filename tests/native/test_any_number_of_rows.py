@@ -11,7 +11,7 @@ from tests.native.test_linear import input_rows
 from tools.bindings.backend import BF16, FP8, GATE_UP, LINEAR
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
-COUNTS = (1, 2, 31, 33, 97, 256, 257, 300, 352, 353, 1000)
+COUNTS = (1, 2, 3, 7, 31, 33, 97, 256, 257, 300, 352, 353, 1000)
 MOST_ROWS = 8192
 ALONE = (0, 17, 255, 256, 299, 999)
 MATRICES = {
@@ -27,6 +27,8 @@ EXPERTS = {
     "aligned": (16, 256, 192, 4),
     "odd": (5, 97, 45, 3),
     "many": (64, 128, 640, 8),
+    "wide": (6, 640, 704, 3),
+    "narrow": (9, 1104, 192, 4),
     "of_one": (1, 64, 48, 1),
 }
 UNEVEN = (40, 640, 640, 4)

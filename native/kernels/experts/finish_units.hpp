@@ -44,15 +44,12 @@ __device__ inline void finish_down(const Frame& frame, const Unit& unit) {
 }
 
 template <int32_t dtype, int32_t rows>
-__device__ inline void finish_unit(const Frame& frame, int32_t index,
-                                   int32_t thread) {
-  Unit unit = frame.unit_at(index);
+__device__ inline void finish_unit(const Frame& frame, const Unit& unit,
+                                   int32_t index, int32_t thread) {
   if (unit.phase == Phase::gate_up)
     return finish_gate_up<dtype>(frame, unit, thread);
-  if (unit.phase == Phase::combine)
-    return run_combine<rows>(frame, unit, thread / kWarpThreads,
-                             frame.num_combine_warps(index));
-  if (thread == 0) finish_down(frame, unit);
+  run_combine<rows>(frame, unit, thread / kWarpThreads,
+                    frame.num_combine_warps(index));
 }
 
 template <int32_t dtype, int32_t rows>
@@ -60,11 +57,21 @@ __device__ inline void finish_units(const Frame& frame) {
   QueueCursor cursor;
   UnitQueue& queue = frame.shared.queue;
   int32_t thread = threadIdx.x - kFinishWarp * kWarpThreads;
+  int32_t reporter = 0;
   while (true) {
     int32_t index = read_unit(queue, cursor);
     if (index == kNoUnit) return;
-    ptx::barrier_wait(&queue.stored[cursor.slot], cursor.parity);
-    finish_unit<dtype, rows>(frame, index, thread);
+    Unit unit = frame.unit_at(index);
+    bool is_down = unit.phase == Phase::down;
+    bool is_own = !is_down || reporter == thread / kWarpThreads;
+    if (is_down) reporter = (reporter + 1) % kFinishWarps;
+    if (is_own) {
+      ptx::barrier_wait(&queue.stored[cursor.slot], cursor.parity);
+      if (!is_down)
+        finish_unit<dtype, rows>(frame, unit, index, thread);
+      else if (thread % kWarpThreads == 0)
+        finish_down(frame, unit);
+    }
     release_unit(queue, cursor);
   }
 }

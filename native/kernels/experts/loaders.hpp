@@ -68,7 +68,7 @@ __device__ inline void close_epoch(const Frame& frame, uint32_t epoch) {
   frame.p.control->epoch = epoch + 1;
 }
 
-template <int32_t rows>
+template <int32_t rows, int32_t down_rows>
 __device__ inline void stream_weights(const Frame& frame, uint32_t epoch) {
   QueueCursor queue;
   RingCursor ring;
@@ -82,8 +82,10 @@ __device__ inline void stream_weights(const Frame& frame, uint32_t epoch) {
     push_unit(frame.shared.queue, queue, is_unit ? index : kNoUnit);
     if (!is_unit) break;
     Unit unit = frame.unit_at(index);
-    if (unit.phase != Phase::combine)
+    if (has_height<rows, down_rows>(unit))
       stream_unit<rows>(frame, ring, flight, unit);
+    else if (unit.phase != Phase::combine)
+      stream_unit<down_rows>(frame, ring, flight, unit);
     index = static_cast<int32_t>(gridDim.x + taken);
   }
   if (taken == num_units + gridDim.x - 1) close_epoch(frame, epoch);
@@ -212,7 +214,7 @@ __device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
   own.store(scales, lane);
 }
 
-template <int32_t rows, int32_t max_columns>
+template <int32_t rows, int32_t down_rows, int32_t max_columns>
 __device__ inline void load_tokens(const Frame& frame) {
   QueueCursor cursor;
   RingCursor ring;
@@ -223,9 +225,12 @@ __device__ inline void load_tokens(const Frame& frame) {
     int32_t index = pop_unit(queue, cursor);
     if (index == kNoUnit) break;
     Unit unit = frame.unit_at(index);
-    if (unit.phase != Phase::combine)
+    if (has_height<rows, down_rows>(unit))
       load_unit_tokens<rows, max_columns>(frame, ring, encoded, unit,
                                           queue.token_scale[slot]);
+    else if (unit.phase != Phase::combine)
+      load_unit_tokens<down_rows, max_columns>(frame, ring, encoded, unit,
+                                               queue.token_scale[slot]);
     ptx::warp_arrive(&queue.scaled[slot]);
   }
   ptx::wait_for_copies();

@@ -75,6 +75,7 @@ struct ExpertsParameters {
   int32_t tokens_per_group;
   int32_t num_groups;
   int32_t rows_per_band;
+  int32_t rows_per_combine;
   int32_t num_bands;
   int32_t num_stages;
   int32_t num_in_flight;

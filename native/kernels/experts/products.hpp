@@ -181,6 +181,15 @@ __device__ inline TeamShare share_of(const Frame& frame, const Unit& unit,
 }
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
+__device__ inline void run_product_unit(const Frame& frame, RingCursor& ring,
+                                        Turn& turn, const Work& work) {
+  if (work.is_own || !work.share.is_whole)
+    choose_product<dtype, rows, max_columns>(frame, ring, turn, work);
+  else
+    skip_unit<rows>(frame, ring, work.unit);
+}
+
+template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 __device__ inline void run_units(const Frame& frame) {
   QueueCursor queue;
   RingCursor ring;
@@ -193,16 +202,16 @@ __device__ inline void run_units(const Frame& frame) {
     work.unit = frame.unit_at(index);
     bool is_combine = work.unit.phase == Phase::combine;
     work.share = share_of<max_columns>(frame, work.unit, work.is_own);
-    if (!is_combine && (work.is_own || !work.share.is_whole))
-      choose_product<dtype, rows, max_columns>(frame, ring, turn, work);
+    if (has_height<rows, down_rows>(work.unit))
+      run_product_unit<dtype, rows, max_columns>(frame, ring, turn, work);
     else if (!is_combine)
-      skip_unit<rows>(frame, ring, work.unit);
+      run_product_unit<dtype, down_rows, max_columns>(frame, ring, turn, work);
     if (!work.share.is_whole) meet_teams();
     if (work.is_own) report_stored(frame.shared.queue, work.slot);
     if (is_combine && frame.is_shared_combine(index))
-      run_combine<rows>(frame, work.unit,
-                        kFinishWarps + threadIdx.x / kWarpThreads,
-                        kFinishWarps + kProductWarps);
+      run_combine<down_rows>(frame, work.unit,
+                             kFinishWarps + threadIdx.x / kWarpThreads,
+                             kFinishWarps + kProductWarps);
     if (!is_combine) team ^= 1;
   }
 }

@@ -64,6 +64,12 @@ struct Unit {
   int32_t group;
 };
 
+template <int32_t rows, int32_t down_rows>
+__device__ inline bool has_height(const Unit& unit) {
+  return rows == down_rows ? unit.phase != Phase::combine
+                           : unit.phase == Phase::gate_up;
+}
+
 __device__ inline int32_t own_team() { return threadIdx.x / kTeamThreads; }
 
 __device__ inline int32_t team_thread() { return threadIdx.x % kTeamThreads; }
@@ -98,7 +104,11 @@ struct Frame {
     return num_gate_up_units() + shared.num_lists * p.down.num_row_units;
   }
   __device__ int32_t num_units() const {
-    return num_product_units() + p.down.num_row_units * p.num_groups;
+    return num_product_units() + num_row_combines() * p.num_groups;
+  }
+  __device__ int32_t num_row_combines() const {
+    return static_cast<int32_t>(
+        ceil_divide(p.down.num_row_units, p.rows_per_combine));
   }
   __device__ bool is_shared_combine(int32_t index) const {
     int32_t bands = min(p.num_bands, 2);
@@ -130,7 +140,8 @@ struct Frame {
             band * p.rows_per_band + within % p.rows_per_band, 0};
   }
   __device__ Unit combine_at(int32_t band, int32_t within) const {
-    return {Phase::combine, 0, band * p.rows_per_band + within / p.num_groups,
+    int32_t row = within / p.num_groups * p.rows_per_combine;
+    return {Phase::combine, 0, band * p.rows_per_band + row,
             within % p.num_groups};
   }
 };

@@ -15,9 +15,11 @@ namespace {
 constexpr int32_t kSharedLimit = 227 * 1024;
 constexpr int32_t kMostStages = 12;
 constexpr int32_t kInFlightBytes = 64 * 1024;
-constexpr int32_t kBandWaves = 2;
+constexpr int32_t kInFlightBytesOfSmallUnits = 48 * 1024;
+constexpr int32_t kFewestBandTiles = 22;
 constexpr int32_t kFewestBandTokens = 33;
 constexpr int32_t kFewUnitsEach = 4;
+constexpr int32_t kNarrowTiles = 4;
 
 __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
   if (threadIdx.x % kWarpThreads != 0) return;
@@ -42,7 +44,7 @@ __device__ void clear_counters(Counters& counters) {
     words[i] = 0;
 }
 
-template <int32_t dtype, int32_t rows, int32_t max_columns>
+template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
     const __grid_constant__ ExpertsParameters p) {
   extern __shared__ __align__(1024) uint8_t memory[];
@@ -62,14 +64,15 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
   frame.counters = &p.control->counters[epoch & 1];
   int32_t warp = threadIdx.x / kWarpThreads;
   if (warp == kWeightWarp) {
-    if (threadIdx.x % kWarpThreads == 0) stream_weights<rows>(frame, epoch);
+    if (threadIdx.x % kWarpThreads == 0)
+      stream_weights<rows, down_rows>(frame, epoch);
   } else if (warp == kTokenWarp) {
-    load_tokens<rows, max_columns>(frame);
+    load_tokens<rows, down_rows, max_columns>(frame);
   } else if (warp >= kFinishWarp) {
     clear_counters(p.control->counters[(epoch & 1) ^ 1]);
-    finish_units<dtype, rows>(frame);
+    finish_units<dtype, down_rows>(frame);
   } else {
-    run_units<dtype, rows, max_columns>(frame);
+    run_units<dtype, rows, down_rows, max_columns>(frame);
   }
 }
 
@@ -83,6 +86,9 @@ void set_groups(ExpertsParameters& p, int32_t rows,
   p.num_groups =
       static_cast<int32_t>(ceil_divide(p.num_tokens, p.tokens_per_group));
   p.shares_last_combine = p.tokens_per_group > at_once;
+  p.rows_per_combine = 1;
+  while (2 * p.rows_per_combine * p.num_tokens <= at_once)
+    p.rows_per_combine *= 2;
 }
 
 int32_t most_lists(const ExpertsParameters& p) {
@@ -91,59 +97,73 @@ int32_t most_lists(const ExpertsParameters& p) {
 
 void set_bands(ExpertsParameters& p, int32_t num_multiprocessors) {
   int32_t rows = p.down.num_row_units;
+  int64_t tiles = int64_t{most_lists(p)} * p.down.num_column_tiles;
+  int64_t fewest = int64_t{kFewestBandTiles} * num_multiprocessors;
   int32_t band = 1;
-  while (band * most_lists(p) < kBandWaves * num_multiprocessors &&
-         rows % (2 * band) == 0)
-    band *= 2;
-  bool is_whole = p.num_tokens < kFewestBandTokens ||
-                  band * most_lists(p) < kBandWaves * num_multiprocessors;
+  while (band * tiles < fewest && rows % (2 * band) == 0) band *= 2;
+  bool is_whole = p.num_tokens < kFewestBandTokens || band * tiles < fewest;
   p.rows_per_band = is_whole ? rows : band;
   p.num_bands = rows / p.rows_per_band;
 }
 
-void set_units(ExpertsParameters& p, int32_t rows,
+void set_units(ExpertsParameters& p, int32_t rows, int32_t down_rows,
                int32_t num_multiprocessors) {
-  for (StreamedMatrix* matrix : {&p.gate_up, &p.down})
-    matrix->num_row_units =
-        static_cast<int32_t>(ceil_divide(matrix->num_packed_rows, rows));
+  p.gate_up.num_row_units =
+      static_cast<int32_t>(ceil_divide(p.gate_up.num_packed_rows, rows));
+  p.down.num_row_units =
+      static_cast<int32_t>(ceil_divide(p.down.num_packed_rows, down_rows));
   set_bands(p, num_multiprocessors);
-  set_groups(p, rows, num_multiprocessors);
+  set_groups(p, down_rows, num_multiprocessors);
 }
 
-template <int32_t dtype, int32_t rows, int32_t max_columns>
+template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
                   ExpertsParameters p) {
   constexpr int32_t kStageBytes = StageShape<rows>::bytes(max_columns);
   int32_t state_bytes =
       static_cast<int32_t>(sizeof(SharedState)) + p.num_assignments() * 2;
-  set_units(p, rows, num_multiprocessors);
+  set_units(p, rows, down_rows, num_multiprocessors);
   p.num_stages = min(kMostStages, (kSharedLimit - state_bytes) / kStageBytes);
   expect_range("experts", "bytes of the ring, which holds the lists' bits",
                MemberBits::bytes(p.num_assignments(), p.num_local_experts),
                INT64_MAX, int64_t{p.num_stages} * kStageBytes);
-  p.num_in_flight = min(p.num_stages, kInFlightBytes / kTileBytes);
+  constexpr int32_t kInFlight =
+      rows == kSmallestUnitRows ? kInFlightBytesOfSmallUnits : kInFlightBytes;
+  p.num_in_flight = min(p.num_stages, kInFlight / kTileBytes);
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(num_multiprocessors));
   shape.block = dim3(kNumThreads);
   shape.shared_bytes = p.num_stages * kStageBytes + state_bytes;
-  launch("experts", stream, shape, experts_kernel<dtype, rows, max_columns>, p);
+  launch("experts", stream, shape,
+         experts_kernel<dtype, rows, down_rows, max_columns>, p);
 }
 
-bool has_few_units(const ExpertsParameters& p, int32_t num_multiprocessors) {
-  int64_t units = int64_t{most_lists(p)} *
-                  ceil_divide(p.gate_up.num_packed_rows, kTileRows);
+bool has_few_units(const ExpertsParameters& p, const StreamedMatrix& matrix,
+                   int32_t num_multiprocessors) {
+  int64_t units =
+      int64_t{most_lists(p)} * ceil_divide(matrix.num_packed_rows, kTileRows);
   return units < int64_t{kFewUnitsEach} * num_multiprocessors;
+}
+
+bool has_small_units(const ExpertsParameters& p, int32_t num_multiprocessors) {
+  return p.down.num_column_tiles > kNarrowTiles &&
+         has_few_units(p, p.down, num_multiprocessors);
 }
 
 template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
                   const ExpertsParameters& p) {
   auto with = [&](auto kernel) { kernel(stream, num_multiprocessors, p); };
-  if (p.num_tokens <= 8 && has_few_units(p, num_multiprocessors))
-    return with(launch_shape<dtype, kSmallestUnitRows, 8>);
-  if (p.num_tokens <= 8) return with(launch_shape<dtype, kTileRows, 8>);
-  if (p.num_tokens <= 16) return with(launch_shape<dtype, kTileRows, 16>);
-  with(launch_shape<dtype, kTileRows, kMaxListTokens>);
+  if (p.num_tokens <= 8 && has_few_units(p, p.gate_up, num_multiprocessors)) {
+    if (has_small_units(p, num_multiprocessors))
+      return with(launch_shape<dtype, kSmallestUnitRows, kSmallestUnitRows, 8>);
+    return with(launch_shape<dtype, kSmallestUnitRows, kTileRows, 8>);
+  }
+  if (p.num_tokens <= 8)
+    return with(launch_shape<dtype, kTileRows, kTileRows, 8>);
+  if (p.num_tokens <= 16)
+    return with(launch_shape<dtype, kTileRows, kTileRows, 16>);
+  with(launch_shape<dtype, kTileRows, kTileRows, kMaxListTokens>);
 }
 
 }
