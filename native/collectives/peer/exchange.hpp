@@ -5,17 +5,18 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/collectives/peer/stop.hpp"
 
 namespace glm::collectives {
 
-constexpr int32_t kMaxRanks = 8;
 constexpr int32_t kMaxExchangeRows = 512;
 constexpr int32_t kChunkElements = 8;
 constexpr uint32_t kAbsent = 0xFFFFFFFFu;
 
 struct Exchange {
   int32_t rank;
+  bool is_sent;
   int64_t row_chunks;
   uint4* received[kMaxRanks];
   uint4* sent[kMaxRanks];

@@ -189,7 +189,8 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
       ptx::wait_for_predecessor();
       if (!has_few) ptx::let_successor_start();
       if constexpr (world_size > 1)
-        send_rows<world_size, num_chunks, aligned>(args);
+        if (!args.exchange.is_sent)
+          send_rows<world_size, num_chunks, aligned>(args);
     }
     rows::prefetch_next<aligned>(args.residual, row, args.num_tokens,
                                  args.width);
@@ -252,7 +253,7 @@ void send_before_all_receive(const Context& context, NormRows& given,
                              const rows::RowShape& shape) {
   launch_ranks<Work::sending, 2, 4, 8>(context, given, shape);
   context.peers->meet_on_gpu(kWhere);
-  given.exchange = collectives::without_sending(given.exchange);
+  given.exchange.is_sent = true;
 }
 
 void reduce_rows(const Context& context,
@@ -269,7 +270,8 @@ void reduce_rows(const Context& context,
     const int32_t left = args.num_tokens - begin;
     NormRows given =
         rows_of(args, begin, std::min(left, collectives::kMaxExchangeRows));
-    given.exchange = context.peers->next_exchange(kWhere, args.hidden_size);
+    given.exchange = context.peers->exchange_of(
+        kWhere, {given.delta, given.num_tokens, given.width});
     if (context.peers->shares_gpu())
       send_before_all_receive(context, given, shape);
     launch_ranks<Work::norm, 2, 4, 8>(context, given, shape);
@@ -288,6 +290,7 @@ void reduce_add_norm_quantise(const Context& context,
   expect_pointer(kWhere, "weight", args.weight);
   if (context.peers != nullptr && args.delta != nullptr)
     return reduce_rows(context, args);
+  if (context.peers != nullptr) context.peers->expect_none_reserved(kWhere);
   launch_chunks<Work::norm, 1, 1, 2, 4, 8>(
       context, rows_of(args, 0, args.num_tokens),
       rows::shape_of(kWhere, args.hidden_size));
