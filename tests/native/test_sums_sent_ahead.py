@@ -1,7 +1,8 @@
-"""`linear` and `experts` that say that their output is a part of a sum over the ranks: the sums that
-`reduce_add_norm_quantise` makes of it have the bits of those without a word about it, whether the
-device stores the parts into the other ranks' memory from within the producer (a GPU a rank, few
-rows) or not (all others)."""
+"""`linear` and `experts` that say that their output is a part of a sum over the ranks.
+
+The sums that `reduce_add_norm_quantise` makes of it have the bits of those without a word about it,
+whether the producer stores the parts into the other ranks' memory (a GPU a rank, few rows) or not.
+"""
 
 import ctypes
 from ctypes import addressof
@@ -198,7 +199,7 @@ def sending(backend):
     return backend
 
 
-def refused(device, call) -> str:
+def refused(call) -> str:
     """The message of a call that must be refused."""
     with pytest.raises(BackendError, match="part of a sum") as failure:
         call()
@@ -215,9 +216,9 @@ def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer):
         other = op.activation_output(device, sums.shape)
         made.run(count, 0, is_part=True)
         messages = [
-            refused(device, lambda: sums.reduce(count, other.block)),
-            refused(device, lambda: sums.reduce(count - 1)),
-            refused(device, lambda: made.run(count, 0, is_part=True)),
+            refused(lambda: sums.reduce(count, other.block)),
+            refused(lambda: sums.reduce(count - 1)),
+            refused(lambda: made.run(count, 0, is_part=True)),
         ]
         status = device.table.graph_begin(device.handle)
         messages.append(device.message())

@@ -88,8 +88,7 @@ void graph_end(glm_device& device, void** graph) {
   meet_in_capture(device, where);
   if (leads(device)) made->executable = executable_of(device, where);
   meet(device, where);
-  if (device.peers != nullptr)
-    made->last_turn = device.peers->end_graph();
+  if (device.peers != nullptr) made->last_turn = device.peers->end_graph();
   *graph = made.release();
 }
 

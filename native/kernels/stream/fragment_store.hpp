@@ -129,8 +129,8 @@ class WordStore<__nv_bfloat16, sends> {
       collectives::send_ahead(
           args_.peers, target - static_cast<__nv_bfloat16*>(args_.output),
           words);
-    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(target),
-                 "r"(words.x), "r"(words.y)
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(target), "r"(words.x),
+                 "r"(words.y)
                  : "memory");
   }
 
