@@ -14,6 +14,12 @@ __device__ inline void store_to_system(uint4* target, const uint4& words) {
       : "memory");
 }
 
+__device__ inline void store_to_system(uint2* target, const uint2& words) {
+  asm volatile("st.relaxed.sys.global.v2.u32 [%0], {%1, %2};" ::"l"(target),
+               "r"(words.x), "r"(words.y)
+               : "memory");
+}
+
 __device__ inline uint4 load_from_system(const uint4* source) {
   uint4 words;
   asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"

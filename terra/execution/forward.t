@@ -93,6 +93,7 @@ local terra linear(
   args.matrix = matrix
   args.input = input
   args.output = output
+  args.is_part_of_sum = terralib.select(output == self.buffers.delta, 1, 0)
   run_as(self, message, layer, label, "linear", args)
   return C.GLM_OK
 end
@@ -216,6 +217,7 @@ local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &Layer
   args.expert_weights = self.buffers.expert_weights
   args.initial = initial
   args.output = self.buffers.delta
+  args.is_part_of_sum = 1
   run(self, message, layer, "experts", args)
   return C.GLM_OK
 end

@@ -1,6 +1,7 @@
 """The order of exchanges between ranks, without a GPU: random schedules of sends, arrivals in any
 order, reads and clearing, with the buffers in the turns that the CUDA device takes
-(native/collectives/peer/turns.hpp), eager calls and graphs of any numbers of rows mixed.
+(native/collectives/peer/turns.hpp), eager calls and graphs of any numbers of rows mixed. Of half
+of the exchanges a producer sends the words before the norm kernel starts.
 
 `build/tests/exchange SCHEDULES SEED turns` runs more of them.
 """
@@ -8,14 +9,16 @@ order, reads and clearing, with the buffers in the turns that the CUDA device ta
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.shapes import run_seed
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "tests" / "exchange"
 NUM_SCHEDULES = 20_000
 
 
-def run(buffers: str) -> subprocess.CompletedProcess:
-    command = [PROGRAM, str(NUM_SCHEDULES), str(run_seed()), buffers]
+def run(rules: str) -> subprocess.CompletedProcess:
+    command = [PROGRAM, str(NUM_SCHEDULES), str(run_seed()), rules]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -24,7 +27,9 @@ def test_no_word_is_lost_overwritten_or_left():
     assert (done.returncode, done.stdout) == (0, f"{NUM_SCHEDULES} schedules without a fault\n")
 
 
-def test_one_buffer_for_all_exchanges_would_lose_words():
-    done = run("one-buffer")
+@pytest.mark.parametrize("rules", ["one-buffer", "early-producers"])
+def test_other_rules_would_lose_words(rules):
+    """One buffer for all exchanges; producers that send before the kernel before them has ended."""
+    done = run(rules)
     assert done.returncode == 1
     assert "overwritten before it was cleared" in done.stdout or "another exchange" in done.stdout

@@ -21,6 +21,10 @@ void meet(const glm_device& device, const char* where) {
   if (device.peers != nullptr) device.peers->meet_on_gpu(where);
 }
 
+void expect_none_reserved(const glm_device& device, const char* where) {
+  if (device.peers != nullptr) device.peers->expect_none_reserved(where);
+}
+
 cudaGraph_t ended_capture(const glm_device& device, const char* where) {
   cudaGraph_t captured = nullptr;
   const cudaError_t error = cudaStreamEndCapture(device.stream, &captured);
@@ -56,7 +60,7 @@ cudaGraphExec_t executable_of(const glm_device& device, const char* where) {
 
 void drop_capture(glm_device& device, const char* where) {
   if (leads(device)) cudaGraphDestroy(ended_capture(device, where));
-  if (device.peers != nullptr) device.peers->turns().end_graph();
+  if (device.peers != nullptr) device.peers->drop_graph();
 }
 
 }
@@ -64,6 +68,7 @@ void drop_capture(glm_device& device, const char* where) {
 void graph_begin(glm_device& device) {
   const char* where = "graph_begin";
   expect_no_capture(device, where);
+  expect_none_reserved(device, where);
   meet(device, where);
   if (leads(device))
     check(
@@ -83,14 +88,14 @@ void graph_end(glm_device& device, void** graph) {
   meet_in_capture(device, where);
   if (leads(device)) made->executable = executable_of(device, where);
   meet(device, where);
-  if (device.peers != nullptr)
-    made->last_turn = device.peers->turns().end_graph();
+  if (device.peers != nullptr) made->last_turn = device.peers->end_graph();
   *graph = made.release();
 }
 
 void graph_replay(glm_device& device, void* graph) {
   const char* where = "graph_replay";
   expect_no_capture(device, where);
+  expect_none_reserved(device, where);
   expect_pointer(where, "graph", graph);
   const Graph& made = *static_cast<Graph*>(graph);
   meet(device, where);

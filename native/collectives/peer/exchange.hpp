@@ -5,11 +5,11 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/collectives/peer/stop.hpp"
 
 namespace glm::collectives {
 
-constexpr int32_t kMaxRanks = 8;
 constexpr int32_t kMaxExchangeRowsOfAll = 4096;
 constexpr int32_t kChunkElements = 8;
 constexpr uint32_t kAbsent = 0xFFFFFFFFu;
@@ -20,6 +20,7 @@ constexpr int32_t max_exchange_rows(int32_t world_size) {
 
 struct Exchange {
   int32_t rank;
+  bool is_sent;
   int64_t row_chunks;
   uint4* received[kMaxRanks];
   uint4* sent[kMaxRanks];

@@ -21,6 +21,16 @@ int64_t rank_chunks(int32_t world_size, int64_t width) {
   return max_exchange_rows(world_size) * row_chunks(width);
 }
 
+std::string text_of(const PartOfSum& part) {
+  return std::to_string(part.num_rows) + " rows of " +
+         std::to_string(part.width) + " at address " +
+         std::to_string(reinterpret_cast<uintptr_t>(part.delta));
+}
+
+bool is_same(const PartOfSum& a, const PartOfSum& b) {
+  return a.delta == b.delta && a.num_rows == b.num_rows && a.width == b.width;
+}
+
 }
 
 int64_t region_bytes(int32_t world_size, int64_t hidden_size) {
@@ -30,10 +40,9 @@ int64_t region_bytes(int32_t world_size, int64_t hidden_size) {
                           rank_chunks(world_size, hidden_size) * chunk_bytes;
 }
 
-Exchange without_sending(const Exchange& exchange) {
-  Exchange silent = exchange;
-  for (uint4*& target : silent.sent) target = exchange.received[exchange.rank];
-  return silent;
+PeerRows reserve_exchange(PeerRank* rank, const char* where,
+                          const PartOfSum& part) {
+  return rank == nullptr ? PeerRows{} : rank->reserve_exchange(where, part);
 }
 
 PeerRank::PeerRank(PeerGroup& group, int32_t rank)
@@ -45,6 +54,7 @@ void PeerRank::set_region(void* data, int64_t bytes) {
   region_ = static_cast<char*>(data);
   region_bytes_ = bytes;
   memories_.clear();
+  reserved_.reset();
 }
 
 void PeerRank::bind(void* memory, int64_t bytes, cudaStream_t stream) {
@@ -106,6 +116,58 @@ Exchange PeerRank::next_exchange(const char* where, int64_t width) {
     exchange.sent[peer] = at(peer, received + rank_ * each);
   }
   return exchange;
+}
+
+bool PeerRank::can_send_ahead(const PartOfSum& part) const {
+  return !shares_gpu() && part.num_rows <= kMostRowsSentAhead &&
+         part.width % kChunkElements == 0 &&
+         reinterpret_cast<uintptr_t>(part.delta) % sizeof(uint2) == 0;
+}
+
+void PeerRank::expect_none_reserved(const char* where) const {
+  if (!reserved_) return;
+  reject(where, "call",
+         "reduce_add_norm_quantise of the part of a sum that was sent, " +
+             text_of(reserved_->part),
+         "another");
+}
+
+PeerRows PeerRank::reserve_exchange(const char* where, const PartOfSum& part) {
+  expect_none_reserved(where);
+  if (!can_send_ahead(part)) return {};
+  Exchange exchange = next_exchange(where, part.width);
+  exchange.is_sent = true;
+  reserved_ = {part, exchange};
+  PeerRows rows = {};
+  for (int32_t step = 1; step < world_size(); ++step)
+    rows.of[rows.count++] = exchange.sent[(rank_ + step) % world_size()];
+  return rows;
+}
+
+Exchange PeerRank::exchange_of(const char* where, const PartOfSum& part) {
+  if (!reserved_) return next_exchange(where, part.width);
+  if (!is_same(reserved_->part, part))
+    reject(where, "delta",
+           "the part of a sum that was sent, " + text_of(reserved_->part),
+           text_of(part));
+  const Exchange exchange = reserved_->exchange;
+  reserved_.reset();
+  return exchange;
+}
+
+int32_t PeerRank::end_graph() {
+  const bool is_left = reserved_.has_value();
+  reserved_.reset();
+  const int32_t last_turn = turns_.end_graph();
+  if (is_left)
+    reject("graph_end", "last exchange", "reduce_add_norm_quantise",
+           "a part of a sum that it does not take");
+  return last_turn;
+}
+
+void PeerRank::drop_graph() {
+  reserved_.reset();
+  turns_.end_graph();
 }
 
 Gather PeerRank::gather_of(const char* where, void* output) {

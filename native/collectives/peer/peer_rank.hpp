@@ -4,14 +4,22 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "native/collectives/peer/exchange.hpp"
 #include "native/collectives/peer/gather.hpp"
 #include "native/collectives/peer/peer_group.hpp"
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/collectives/peer/turns.hpp"
 
 namespace glm::collectives {
+
+struct PartOfSum {
+  const void* delta;
+  int32_t num_rows;
+  int32_t width;
+};
 
 class PeerRank {
  public:
@@ -26,10 +34,21 @@ class PeerRank {
   void meet_on_gpu(const char* where);
   void set_region(void* data, int64_t bytes);
   void bind(void* memory, int64_t bytes, cudaStream_t stream);
-  Exchange next_exchange(const char* where, int64_t width);
+  PeerRows reserve_exchange(const char* where, const PartOfSum& part);
+  Exchange exchange_of(const char* where, const PartOfSum& part);
+  void expect_none_reserved(const char* where) const;
+  int32_t end_graph();
+  void drop_graph();
   Gather gather_of(const char* where, void* output);
 
  private:
+  struct Reserved {
+    PartOfSum part;
+    Exchange exchange;
+  };
+
+  bool can_send_ahead(const PartOfSum& part) const;
+  Exchange next_exchange(const char* where, int64_t width);
   void expect_bound(const char* where) const;
   Stop stop() const;
   template <typename Pointer>
@@ -38,12 +57,14 @@ class PeerRank {
   PeerGroup& group_;
   const int32_t rank_;
   Turns turns_;
+  std::optional<Reserved> reserved_;
   char* region_ = nullptr;
   int64_t region_bytes_ = 0;
   std::vector<SharedMemory> memories_;
 };
 
-Exchange without_sending(const Exchange& exchange);
+PeerRows reserve_exchange(PeerRank* rank, const char* where,
+                          const PartOfSum& part);
 
 int64_t region_bytes(int32_t world_size, int64_t hidden_size);
 

@@ -5,22 +5,12 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/canonical_nans.hpp"
 #include "native/collectives/peer/exchange.hpp"
 #include "native/collectives/peer/wait.hpp"
 #include "native/ptx/system_memory.hpp"
 
 namespace glm::collectives {
-
-__device__ inline uint32_t with_canonical_nans(uint32_t pair) {
-  uint32_t same;
-  asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(same) : "r"(pair), "r"(0x80008000u));
-  return same;
-}
-
-__device__ inline uint4 with_canonical_nans(const uint4& words) {
-  return make_uint4(with_canonical_nans(words.x), with_canonical_nans(words.y),
-                    with_canonical_nans(words.z), with_canonical_nans(words.w));
-}
 
 __device__ inline bool is_complete(const uint4& words) {
   return words.x != kAbsent && words.y != kAbsent && words.z != kAbsent &&

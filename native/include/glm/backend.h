@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 8
+#define GLM_BACKEND_ABI_VERSION 9
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -173,6 +173,7 @@ typedef struct glm_linear_args {
   const glm_matrix* matrix;
   glm_activation input;
   void* output;
+  int32_t is_part_of_sum;
 } glm_linear_args;
 
 typedef struct glm_norm_rope_store_args {
@@ -243,6 +244,7 @@ typedef struct glm_experts_args {
   const float* expert_weights;
   const void* initial;
   void* output;
+  int32_t is_part_of_sum;
 } glm_experts_args;
 
 typedef struct glm_all_gather_args {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/send_ahead.hpp"
 #include "native/kernels/experts/parameters.hpp"
 #include "native/ptx/discard.hpp"
 
@@ -102,7 +103,9 @@ struct RowSum {
     if (parameters->hidden_size % kLaneRows == 0) {
       __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(sum[0], sum[1]),
                                  __floats2bfloat162_rn(sum[2], sum[3])};
-      *reinterpret_cast<uint2*>(output) = *reinterpret_cast<uint2*>(pairs);
+      const uint2 words = *reinterpret_cast<uint2*>(pairs);
+      collectives::send_ahead(parameters->peers, begin(), words);
+      *reinterpret_cast<uint2*>(output) = words;
       return;
     }
 #pragma unroll

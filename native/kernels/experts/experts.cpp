@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "native/base/failure.hpp"
+#include "native/collectives/peer/peer_rank.hpp"
 #include "native/kernels/blackwell/operations.hpp"
 #include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/experts/checks.hpp"
@@ -89,6 +90,14 @@ ExpertsParameters parameters_of(const glm_experts_args& args, int32_t begin,
   return p;
 }
 
+collectives::PeerRows reserved_rows(const Context& context,
+                                    const glm_experts_args& args) {
+  if (!args.is_part_of_sum) return {};
+  return collectives::reserve_exchange(
+      context.peers, mixture::kExperts,
+      {args.output, args.num_tokens, args.gate_up->columns});
+}
+
 void run_rows(const Context& context, const glm_experts_args& args,
               const ScratchLayout& layout, int32_t begin, int32_t count) {
   int32_t dtype = args.gate_up->dtype;
@@ -105,6 +114,7 @@ void run_rows(const Context& context, const glm_experts_args& args,
     return mixture::launch_f32_experts(context.stream, p);
   }
   set_input(context, p, layout, input, p.hidden_size * element);
+  p.peers = reserved_rows(context, args);
   mixture::launch_experts(context.stream, context.num_multiprocessors, dtype,
                           p);
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/kernels/layout.hpp"
 
 namespace glm::kernels::mixture {
@@ -95,6 +96,7 @@ struct ExpertsParameters {
   Control* control;
   const __nv_bfloat16* initial;
   __nv_bfloat16* output;
+  collectives::PeerRows peers;
 
   __host__ __device__ int32_t num_assignments() const {
     return num_tokens * top_k;

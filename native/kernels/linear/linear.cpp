@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "native/base/failure.hpp"
+#include "native/collectives/peer/peer_rank.hpp"
 #include "native/kernels/blackwell/operations.hpp"
 #include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
@@ -82,14 +83,24 @@ void plain_linear(const Context& context, const glm_linear_args& args) {
   }
 }
 
+collectives::PeerRows reserved_rows(const Context& context,
+                                    const glm_linear_args& args) {
+  const glm_matrix& matrix = *args.matrix;
+  if (!args.is_part_of_sum || matrix.role != GLM_MATRIX_LINEAR) return {};
+  return collectives::reserve_exchange(
+      context.peers, kWhere, {args.output, args.num_tokens, matrix.rows});
+}
+
 void streamed_linear(const Context& context, const glm_linear_args& args) {
   const glm_matrix& matrix = *args.matrix;
+  const collectives::PeerRows peers = reserved_rows(context, args);
   stream::MatrixTiles tiles{matrix.dtype,
                             num_row_tiles(matrix.role, matrix.rows),
                             num_column_tiles(matrix.dtype, matrix.columns)};
   for (int32_t row = 0; row < args.num_tokens; row += stream::kMaxTokens) {
     int32_t count = std::min(args.num_tokens - row, stream::kMaxTokens);
     stream::ProductArgs product = product_args(args, row, count);
+    product.peers = peers;
     stream::ProductPlans plans = stream::plan_product(tiles, count);
     if (matrix.dtype == GLM_DTYPE_F8_E4M3) {
       streamed_fp8_linear(context, plans, product);

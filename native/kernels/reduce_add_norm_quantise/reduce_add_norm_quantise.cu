@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kWhere[] = "reduce_add_norm_quantise";
 constexpr int32_t kFewRows = 16;
-constexpr int32_t kRowsSentAhead = 2;
+constexpr int32_t kRowsUnderWay = 2;
 constexpr int32_t kMostReducedChunks = 2;
 constexpr int32_t kMostReducedWidth =
     kMostReducedChunks * rows::kMaxThreads * rows::kChunkElements;
@@ -70,6 +70,14 @@ __device__ void send_rows(const NormRows& args, int32_t first, int32_t count) {
           collectives::with_canonical_nans(rows::same_bits<uint4>(delta)));
     }
   }
+}
+
+template <int32_t world_size, int32_t num_chunks, bool aligned>
+__device__ void send_before(const NormRows& args, int32_t row) {
+  const int32_t begun = kRowsUnderWay * static_cast<int32_t>(gridDim.x);
+  const bool is_first = row == static_cast<int32_t>(blockIdx.x);
+  send_rows<world_size, num_chunks, aligned>(args, is_first ? row : row + begun,
+                                             is_first ? kRowsUnderWay + 1 : 1);
 }
 
 template <int32_t world_size>
@@ -190,12 +198,10 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
     if (row == first) {
       ptx::wait_for_predecessor();
       if (!has_few) ptx::let_successor_start();
-      if constexpr (world_size > 1)
-        send_rows<world_size, num_chunks, aligned>(args, first, kRowsSentAhead);
     }
     if constexpr (world_size > 1)
-      send_rows<world_size, num_chunks, aligned>(
-          args, row + kRowsSentAhead * static_cast<int32_t>(gridDim.x), 1);
+      if (!args.exchange.is_sent)
+        send_before<world_size, num_chunks, aligned>(args, row);
     rows::prefetch_next<aligned>(args.residual, row, args.num_tokens,
                                  args.width);
     rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
@@ -257,7 +263,7 @@ void send_before_all_receive(const Context& context, NormRows& given,
                              const rows::RowShape& shape) {
   launch_ranks<Work::sending, 2, 4, 8>(context, given, shape);
   context.peers->meet_on_gpu(kWhere);
-  given.exchange = collectives::without_sending(given.exchange);
+  given.exchange.is_sent = true;
 }
 
 void reduce_rows(const Context& context,
@@ -274,7 +280,8 @@ void reduce_rows(const Context& context,
   for (int32_t begin = 0; begin < args.num_tokens; begin += most) {
     NormRows given =
         rows_of(args, begin, std::min(most, args.num_tokens - begin));
-    given.exchange = context.peers->next_exchange(kWhere, args.hidden_size);
+    given.exchange = context.peers->exchange_of(
+        kWhere, {given.delta, given.num_tokens, given.width});
     if (context.peers->shares_gpu())
       send_before_all_receive(context, given, shape);
     launch_ranks<Work::norm, 2, 4, 8>(context, given, shape);
@@ -293,6 +300,7 @@ void reduce_add_norm_quantise(const Context& context,
   expect_pointer(kWhere, "weight", args.weight);
   if (context.peers != nullptr && args.delta != nullptr)
     return reduce_rows(context, args);
+  if (context.peers != nullptr) context.peers->expect_none_reserved(kWhere);
   launch_chunks<Work::norm, 1, 1, 2, 4, 8>(
       context, rows_of(args, 0, args.num_tokens),
       rows::shape_of(kWhere, args.hidden_size));

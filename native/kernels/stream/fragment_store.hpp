@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/send_ahead.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/stream/product_args.hpp"
 #include "native/ptx/move_matrix.hpp"
@@ -97,26 +98,24 @@ struct TransposedPlace {
   }
 };
 
-template <typename Output>
+template <typename Output, bool sends>
 class WordStore;
 
-template <>
-class WordStore<__nv_bfloat16> {
+template <bool sends>
+class WordStore<__nv_bfloat16, sends> {
  public:
   template <typename Place>
   __device__ WordStore(const ProductArgs& args, const Place& place)
-      : place_(args, place) {}
+      : args_(args), place_(args, place) {}
 
   __device__ void store(int32_t group, float4 values) const {
     uint32_t low = ptx::transpose_matrix(pack(values.x, values.y));
     uint32_t high = ptx::transpose_matrix(pack(values.z, values.w));
     uint32_t received = place_.swap(low, high);
     if (!place_.holds(group)) return;
-    asm volatile(
-        "st.global.v2.b32 [%0], {%1, %2};" ::"l"(place_.address(group)),
-        "r"(place_.is_odd ? received : low),
-        "r"(place_.is_odd ? high : received)
-        : "memory");
+    store_words(place_.address(group),
+                make_uint2(place_.is_odd ? received : low,
+                           place_.is_odd ? high : received));
   }
 
  private:
@@ -125,11 +124,22 @@ class WordStore<__nv_bfloat16> {
     return *reinterpret_cast<uint32_t*>(&pair);
   }
 
+  __device__ void store_words(__nv_bfloat16* target, uint2 words) const {
+    if constexpr (sends)
+      collectives::send_ahead(
+          args_.peers, target - static_cast<__nv_bfloat16*>(args_.output),
+          words);
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(target), "r"(words.x),
+                 "r"(words.y)
+                 : "memory");
+  }
+
+  const ProductArgs& args_;
   TransposedPlace<__nv_bfloat16> place_;
 };
 
-template <>
-class WordStore<float> {
+template <bool sends>
+class WordStore<float, sends> {
  public:
   template <typename Place>
   __device__ WordStore(const ProductArgs& args, const Place& place)

@@ -17,6 +17,9 @@ class PartFinish {
   using Exchange = PartExchange<kGroups>;
   using Total = float[Layout::kColumns / 2];
   using Place = std::conditional_t<Layout::kCutsTiles, CutPlace, FragmentPlace>;
+  static constexpr bool kSends =
+      Layout::kTokens <= collectives::kMostRowsSentAhead;
+  using Words = WordStore<Output, kSends>;
 
   __device__ PartFinish(const ProductArgs& args, const ProductShape& shape,
                         const float* token_scales, int32_t first_token)
@@ -28,7 +31,7 @@ class PartFinish {
   __device__ void finish(const Total& total, const Exchange& exchange,
                          const Place& place, const FragmentTerms& terms) const {
     if (shape_.stores_words) {
-      return finish_with<WordStore<Output>>(total, exchange, place, terms);
+      return finish_with<Words>(total, exchange, place, terms);
     }
     finish_with<ValueStore<Output>>(total, exchange, place, terms);
   }
@@ -37,7 +40,7 @@ class PartFinish {
   __device__ void finish_alone(const float (&total)[count], const At& place,
                                const FragmentTerms& terms) const {
     if (shape_.stores_words) {
-      return store_alone<WordStore<Output>>(total, place, terms);
+      return store_alone<Words>(total, place, terms);
     }
     store_alone<ValueStore<Output>>(total, place, terms);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/kernels/layout.hpp"
 
 namespace glm::kernels::stream {
@@ -41,6 +42,7 @@ struct ProductArgs {
   TokenRows tokens;
   const float* token_scale;
   void* output;
+  collectives::PeerRows peers;
   int32_t role;
   int32_t rows;
   int32_t columns;

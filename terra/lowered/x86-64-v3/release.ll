@@ -31,7 +31,7 @@ target triple = "x86_64-pc-linux-gnu"
 %25 = type { ptr, i64, i64 }
 %26 = type { i64, i64, i32, i32 }
 %27 = type { i64, i64, ptr, ptr }
-%28 = type { i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %29, ptr, ptr, ptr, ptr }
+%28 = type { i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %29, ptr, ptr, ptr, ptr, i32 }
 %29 = type { ptr, ptr, ptr }
 %30 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
 %31 = type { i32, i32, ptr, ptr, ptr }
@@ -44,7 +44,7 @@ target triple = "x86_64-pc-linux-gnu"
 %38 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %20, %20, i64, i64, i64, i64 }
 %39 = type { i32, i32, float, ptr, ptr, ptr, %40 }
 %40 = type { ptr, ptr, ptr }
-%41 = type { i32, ptr, %29, ptr }
+%41 = type { i32, ptr, %29, ptr, i32 }
 %42 = type { i32, i32, ptr, %40 }
 %43 = type { i32, ptr, ptr, ptr, ptr }
 %44 = type { %45, i8 }
@@ -8403,7 +8403,7 @@ merge4.i:                                         ; preds = %then2.i.i, %merge1.
   br label %common.ret
 
 common.ret:                                       ; preds = %then2.i.i208, %or.end2.i, %merge.i165, %then25, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i.i", %merge10.i, %merge1.i216, %"$exchange_logits.exit.i", %then2.i218, %merge9, %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit"
-  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %code.0.i122, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i155, %"$attend.exit" ], [ %common.ret.op.i133.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i185, %"$project_output.exit.thread" ], [ %common.ret.op.i.i230, %"$exchange_logits.exit.i" ], [ %924, %merge10.i ], [ 0, %merge1.i216 ], [ %815, %merge9 ], [ %823, %then2.i218 ], [ %code.0.i.i.i, %"$route.exit.i.i" ], [ %611, %or.end2.i ], [ %706, %then2.i.i208 ], [ %494, %then25 ], [ %496, %merge.i165 ], [ %common.ret.op.i199, %"$feed_forward_block.exit" ], [ %587, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %code.0.i122, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i155, %"$attend.exit" ], [ %common.ret.op.i133.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i185, %"$project_output.exit.thread" ], [ %common.ret.op.i.i230, %"$exchange_logits.exit.i" ], [ %925, %merge10.i ], [ 0, %merge1.i216 ], [ %816, %merge9 ], [ %824, %then2.i218 ], [ %code.0.i.i.i, %"$route.exit.i.i" ], [ %612, %or.end2.i ], [ %707, %then2.i.i208 ], [ %495, %then25 ], [ %497, %merge.i165 ], [ %common.ret.op.i199, %"$feed_forward_block.exit" ], [ %588, %"$project_output.exit" ], [ 0, %and.lhs.true ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
@@ -8672,6 +8672,7 @@ forbody.lr.ph:                                    ; preds = %merge5
   %276 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 96
   %277 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 104
   %278 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 112
+  %279 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 120
   %wide.trip.count = zext nneg i32 %208 to i64
   br label %forbody
 
@@ -8683,225 +8684,225 @@ forcond:                                          ; preds = %"$feed_forward_bloc
 forbody:                                          ; preds = %forbody.lr.ph, %forcond
   %.val26.i197265 = phi ptr [ %199, %forbody.lr.ph ], [ %.val26.i197, %forcond ]
   %.val.i196263 = phi i32 [ %198, %forbody.lr.ph ], [ %.val.i196, %forcond ]
-  %279 = phi ptr [ %201, %forbody.lr.ph ], [ %503, %forcond ]
+  %280 = phi ptr [ %201, %forbody.lr.ph ], [ %504, %forcond ]
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
-  %280 = load ptr, ptr %210, align 8
-  %281 = getelementptr %38, ptr %280, i64 %indvars.iv
-  %282 = load ptr, ptr %205, align 8
-  %283 = getelementptr i8, ptr %282, i64 68
-  %284 = load i32, ptr %283, align 4
-  %285 = add i32 %284, -1
-  %286 = zext i32 %285 to i64
-  %287 = icmp eq i64 %indvars.iv, %286
+  %281 = load ptr, ptr %210, align 8
+  %282 = getelementptr %38, ptr %281, i64 %indvars.iv
+  %283 = load ptr, ptr %205, align 8
+  %284 = getelementptr i8, ptr %283, i64 68
+  %285 = load i32, ptr %284, align 4
+  %286 = add i32 %285, -1
+  %287 = zext i32 %286 to i64
+  %288 = icmp eq i64 %indvars.iv, %287
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %288 = load ptr, ptr %211, align 8
-  %289 = icmp eq i64 %indvars.iv, 0
-  %spec.store.select.i = select i1 %289, ptr null, ptr %288
-  %290 = getelementptr i8, ptr %281, i64 8
-  %291 = load ptr, ptr %290, align 8
-  %292 = getelementptr i8, ptr %281, i64 40
-  %293 = getelementptr i8, ptr %281, i64 56
-  %294 = load ptr, ptr %293, align 8
-  %.not.i.i130 = icmp eq ptr %294, null
+  %289 = load ptr, ptr %211, align 8
+  %290 = icmp eq i64 %indvars.iv, 0
+  %spec.store.select.i = select i1 %290, ptr null, ptr %289
+  %291 = getelementptr i8, ptr %282, i64 8
+  %292 = load ptr, ptr %291, align 8
+  %293 = getelementptr i8, ptr %282, i64 40
+  %294 = getelementptr i8, ptr %282, i64 56
+  %295 = load ptr, ptr %294, align 8
+  %.not.i.i130 = icmp eq ptr %295, null
   br i1 %.not.i.i130, label %"$is_fp8.exit.i", label %and.rhs.i35.i
 
 and.rhs.i35.i:                                    ; preds = %forbody
-  %295 = load i32, ptr %292, align 4
-  %296 = icmp ne i32 %295, 2
-  %297 = icmp eq i32 %295, 2
+  %296 = load i32, ptr %293, align 4
+  %297 = icmp ne i32 %296, 2
+  %298 = icmp eq i32 %296, 2
   br label %"$is_fp8.exit.i"
 
 "$is_fp8.exit.i":                                 ; preds = %and.rhs.i35.i, %forbody
-  %298 = phi i1 [ %296, %and.rhs.i35.i ], [ false, %forbody ]
   %299 = phi i1 [ %297, %and.rhs.i35.i ], [ false, %forbody ]
-  %300 = trunc nuw nsw i64 %indvars.iv to i32
-  %301 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i196263, ptr %.val26.i197265, i32 %300, ptr %spec.store.select.i, ptr %291, i1 zeroext %298, i1 zeroext %299, ptr %2)
-  %.not.i132 = icmp eq i32 %301, 0
+  %300 = phi i1 [ %298, %and.rhs.i35.i ], [ false, %forbody ]
+  %301 = trunc nuw nsw i64 %indvars.iv to i32
+  %302 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i196263, ptr %.val26.i197265, i32 %301, ptr %spec.store.select.i, ptr %292, i1 zeroext %299, i1 zeroext %300, ptr %2)
+  %.not.i132 = icmp eq i32 %302, 0
   br i1 %.not.i132, label %merge1.i134, label %"$store_new_heads.exit.thread"
 
 merge1.i134:                                      ; preds = %"$is_fp8.exit.i"
-  %302 = load ptr, ptr %214, align 8, !noalias !27
-  %303 = load ptr, ptr %215, align 8
-  %304 = load <2 x ptr>, ptr %212, align 8, !noalias !27
-  store <2 x ptr> %304, ptr %4, align 16
-  store ptr %302, ptr %.sroa.3.0..sroa_idx.i, align 16
-  %305 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i196263, i32 %300, ptr nonnull @"$string.39", ptr %292, ptr nonnull byval(%29) %4, ptr %303, ptr %2)
-  %.not28.i = icmp eq i32 %305, 0
+  %303 = load ptr, ptr %214, align 8, !noalias !27
+  %304 = load ptr, ptr %215, align 8
+  %305 = load <2 x ptr>, ptr %212, align 8, !noalias !27
+  store <2 x ptr> %305, ptr %4, align 16
+  store ptr %303, ptr %.sroa.3.0..sroa_idx.i, align 16
+  %306 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i196263, i32 %301, ptr nonnull @"$string.39", ptr %293, ptr nonnull byval(%29) %4, ptr %304, ptr %2)
+  %.not28.i = icmp eq i32 %306, 0
   br i1 %.not28.i, label %merge5.i, label %"$store_new_heads.exit.thread"
 
 merge5.i:                                         ; preds = %merge1.i134
   %.val31.i = load i32, ptr %1, align 4
-  %306 = getelementptr i8, ptr %281, i64 24
-  %307 = load <2 x ptr>, ptr %306, align 8
+  %307 = getelementptr i8, ptr %282, i64 24
+  %308 = load <2 x ptr>, ptr %307, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i)
   store i32 %.val31.i, ptr %args.i.i, align 8
-  %308 = load i32, ptr %216, align 4
-  store i32 %308, ptr %217, align 4
-  %309 = load ptr, ptr %205, align 8
-  %310 = getelementptr i8, ptr %309, i64 88
-  %311 = load i32, ptr %310, align 4
-  store i32 %311, ptr %218, align 8
-  store i32 %300, ptr %219, align 4
-  %312 = getelementptr i8, ptr %309, i64 104
-  %313 = load float, ptr %312, align 4
-  store float %313, ptr %220, align 8
-  %314 = load <2 x ptr>, ptr %222, align 8
-  %315 = shufflevector <2 x ptr> %307, <2 x ptr> %314, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %315, ptr %221, align 8
-  %316 = load ptr, ptr %106, align 8
-  %317 = getelementptr i8, ptr %316, i64 24
-  %318 = load ptr, ptr %317, align 8
-  store ptr %318, ptr %223, align 8
-  %319 = getelementptr i8, ptr %316, i64 32
-  %320 = load ptr, ptr %319, align 8
-  store ptr %320, ptr %224, align 8
-  %321 = load <2 x ptr>, ptr %215, align 8
-  store <2 x ptr> %321, ptr %225, align 8
+  %309 = load i32, ptr %216, align 4
+  store i32 %309, ptr %217, align 4
+  %310 = load ptr, ptr %205, align 8
+  %311 = getelementptr i8, ptr %310, i64 88
+  %312 = load i32, ptr %311, align 4
+  store i32 %312, ptr %218, align 8
+  store i32 %301, ptr %219, align 4
+  %313 = getelementptr i8, ptr %310, i64 104
+  %314 = load float, ptr %313, align 4
+  store float %314, ptr %220, align 8
+  %315 = load <2 x ptr>, ptr %222, align 8
+  %316 = shufflevector <2 x ptr> %308, <2 x ptr> %315, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %316, ptr %221, align 8
+  %317 = load ptr, ptr %106, align 8
+  %318 = getelementptr i8, ptr %317, i64 24
+  %319 = load ptr, ptr %318, align 8
+  store ptr %319, ptr %223, align 8
+  %320 = getelementptr i8, ptr %317, i64 32
+  %321 = load ptr, ptr %320, align 8
+  store ptr %321, ptr %224, align 8
+  %322 = load <2 x ptr>, ptr %215, align 8
+  store <2 x ptr> %322, ptr %225, align 8
   store ptr %227, ptr %228, align 8
-  %322 = load ptr, ptr %116, align 8
-  %.not.i.i.i135 = icmp eq ptr %322, null
+  %323 = load ptr, ptr %116, align 8
+  %.not.i.i.i135 = icmp eq ptr %323, null
   br i1 %.not.i.i.i135, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i136
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %merge5.i
-  %323 = load i8, ptr %229, align 1
-  %324 = trunc i8 %323 to i1
-  %325 = xor i1 %324, true
+  %324 = load i8, ptr %229, align 1
+  %325 = trunc i8 %324 to i1
+  %326 = xor i1 %325, true
   br label %merge.i.i137
 
 then.i.i.i136:                                    ; preds = %merge5.i
-  %326 = getelementptr i8, ptr %322, i64 20
-  %327 = load i32, ptr %326, align 4
-  %328 = getelementptr i8, ptr %322, i64 16
-  %329 = load i32, ptr %328, align 4
-  %330 = icmp slt i32 %327, %329
-  br i1 %330, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
+  %327 = getelementptr i8, ptr %323, i64 20
+  %328 = load i32, ptr %327, align 4
+  %329 = getelementptr i8, ptr %323, i64 16
+  %330 = load i32, ptr %329, align 4
+  %331 = icmp slt i32 %328, %330
+  br i1 %331, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %then.i.i.i136
-  %331 = getelementptr i8, ptr %322, i64 48
-  %332 = load ptr, ptr %331, align 8
-  %333 = sext i32 %327 to i64
-  %334 = getelementptr ptr, ptr %332, i64 %333
-  store ptr @"$string.40", ptr %334, align 8
-  %335 = load ptr, ptr %322, align 8
-  %336 = getelementptr i8, ptr %335, i64 400
-  %337 = load ptr, ptr %336, align 8
-  %338 = getelementptr i8, ptr %322, i64 8
-  %339 = load ptr, ptr %338, align 8
-  %340 = getelementptr i8, ptr %322, i64 32
-  %341 = load ptr, ptr %340, align 8
-  %342 = load i32, ptr %326, align 4
-  %343 = sext i32 %342 to i64
-  %344 = getelementptr ptr, ptr %341, i64 %343
-  %345 = load ptr, ptr %344, align 8
-  %346 = call i32 %337(ptr %339, ptr %345)
-  %.not.i.i.i.i = icmp eq i32 %346, 0
+  %332 = getelementptr i8, ptr %323, i64 48
+  %333 = load ptr, ptr %332, align 8
+  %334 = sext i32 %328 to i64
+  %335 = getelementptr ptr, ptr %333, i64 %334
+  store ptr @"$string.40", ptr %335, align 8
+  %336 = load ptr, ptr %323, align 8
+  %337 = getelementptr i8, ptr %336, i64 400
+  %338 = load ptr, ptr %337, align 8
+  %339 = getelementptr i8, ptr %323, i64 8
+  %340 = load ptr, ptr %339, align 8
+  %341 = getelementptr i8, ptr %323, i64 32
+  %342 = load ptr, ptr %341, align 8
+  %343 = load i32, ptr %327, align 4
+  %344 = sext i32 %343 to i64
+  %345 = getelementptr ptr, ptr %342, i64 %344
+  %346 = load ptr, ptr %345, align 8
+  %347 = call i32 %338(ptr %340, ptr %346)
+  %.not.i.i.i.i = icmp eq i32 %347, 0
   br i1 %.not.i.i.i.i, label %or.rhs.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
-  %347 = getelementptr i8, ptr %322, i64 24
-  %348 = load i8, ptr %347, align 1
-  %349 = and i8 %348, 1
+  %348 = getelementptr i8, ptr %323, i64 24
+  %349 = load i8, ptr %348, align 1
+  %350 = and i8 %349, 1
   br label %"$Profile.begin_operation.exit.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i136
-  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %349, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i136 ]
-  %350 = getelementptr i8, ptr %322, i64 24
-  store i8 %.sink.i.i.i.i, ptr %350, align 1
+  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %350, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i136 ]
+  %351 = getelementptr i8, ptr %323, i64 24
+  store i8 %.sink.i.i.i.i, ptr %351, align 1
   br label %merge.i.i137
 
 merge.i.i137:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
-  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %325, %"$Rank.watches_operations.exit.i.i" ]
+  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %326, %"$Rank.watches_operations.exit.i.i" ]
   store ptr @"$string.40", ptr %147, align 8
-  store i32 %300, ptr %148, align 4
-  %351 = load i64, ptr %149, align 8
-  %352 = add i64 %351, 1
-  store i64 %352, ptr %149, align 8
-  %353 = load ptr, ptr %152, align 8
-  %354 = getelementptr i8, ptr %353, i64 272
-  %355 = load ptr, ptr %354, align 8
-  %356 = load ptr, ptr %156, align 8
-  %357 = call i32 %355(ptr %356, ptr nonnull %args.i.i)
+  store i32 %301, ptr %148, align 4
+  %352 = load i64, ptr %149, align 8
+  %353 = add i64 %352, 1
+  store i64 %353, ptr %149, align 8
+  %354 = load ptr, ptr %152, align 8
+  %355 = getelementptr i8, ptr %354, i64 272
+  %356 = load ptr, ptr %355, align 8
+  %357 = load ptr, ptr %156, align 8
+  %358 = call i32 %356(ptr %357, ptr nonnull %args.i.i)
   %.val.i.i = load i8, ptr %159, align 1
-  %358 = trunc i8 %.val.i.i to i1
-  %spec.select.i.i.i = select i1 %358, i32 9, i32 %357
-  %359 = icmp ne i32 %spec.select.i.i.i, 0
-  %brmerge.i.i = or i1 %.not31.i.i, %359
+  %359 = trunc i8 %.val.i.i to i1
+  %spec.select.i.i.i = select i1 %359, i32 9, i32 %358
+  %360 = icmp ne i32 %spec.select.i.i.i, 0
+  %brmerge.i.i = or i1 %.not31.i.i, %360
   br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i138
 
 then2.i.i138:                                     ; preds = %merge.i.i137
-  %360 = load ptr, ptr %116, align 8
-  %.not.i34.i.i = icmp eq ptr %360, null
+  %361 = load ptr, ptr %116, align 8
+  %.not.i34.i.i = icmp eq ptr %361, null
   br i1 %.not.i34.i.i, label %merge.i.i.i, label %then.i35.i.i
 
 then.i35.i.i:                                     ; preds = %then2.i.i138
-  %361 = getelementptr i8, ptr %360, i64 20
-  %362 = load i32, ptr %361, align 4
-  %363 = getelementptr i8, ptr %360, i64 16
-  %364 = load i32, ptr %363, align 4
-  %365 = icmp slt i32 %362, %364
-  br i1 %365, label %then.i.i36.i.i, label %merge.i.i.i
+  %362 = getelementptr i8, ptr %361, i64 20
+  %363 = load i32, ptr %362, align 4
+  %364 = getelementptr i8, ptr %361, i64 16
+  %365 = load i32, ptr %364, align 4
+  %366 = icmp slt i32 %363, %365
+  br i1 %366, label %then.i.i36.i.i, label %merge.i.i.i
 
 then.i.i36.i.i:                                   ; preds = %then.i35.i.i
-  %366 = load ptr, ptr %360, align 8
-  %367 = getelementptr i8, ptr %366, i64 400
-  %368 = load ptr, ptr %367, align 8
-  %369 = getelementptr i8, ptr %360, i64 8
-  %370 = load ptr, ptr %369, align 8
-  %371 = getelementptr i8, ptr %360, i64 40
-  %372 = load ptr, ptr %371, align 8
-  %373 = sext i32 %362 to i64
-  %374 = getelementptr ptr, ptr %372, i64 %373
-  %375 = load ptr, ptr %374, align 8
-  %376 = call i32 %368(ptr %370, ptr %375)
-  %.not.i.i37.i.i = icmp eq i32 %376, 0
+  %367 = load ptr, ptr %361, align 8
+  %368 = getelementptr i8, ptr %367, i64 400
+  %369 = load ptr, ptr %368, align 8
+  %370 = getelementptr i8, ptr %361, i64 8
+  %371 = load ptr, ptr %370, align 8
+  %372 = getelementptr i8, ptr %361, i64 40
+  %373 = load ptr, ptr %372, align 8
+  %374 = sext i32 %363 to i64
+  %375 = getelementptr ptr, ptr %373, i64 %374
+  %376 = load ptr, ptr %375, align 8
+  %377 = call i32 %369(ptr %371, ptr %376)
+  %.not.i.i37.i.i = icmp eq i32 %377, 0
   br i1 %.not.i.i37.i.i, label %or.rhs.i.i38.i.i, label %or.end.i.i.i.i
 
 or.rhs.i.i38.i.i:                                 ; preds = %then.i.i36.i.i
-  %377 = getelementptr i8, ptr %360, i64 24
-  %378 = load i8, ptr %377, align 1
-  %379 = and i8 %378, 1
+  %378 = getelementptr i8, ptr %361, i64 24
+  %379 = load i8, ptr %378, align 1
+  %380 = and i8 %379, 1
   br label %or.end.i.i.i.i
 
 or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i38.i.i, %then.i.i36.i.i
-  %380 = phi i8 [ 1, %then.i.i36.i.i ], [ %379, %or.rhs.i.i38.i.i ]
-  %381 = getelementptr i8, ptr %360, i64 24
-  store i8 %380, ptr %381, align 1
-  %382 = load i32, ptr %361, align 4
-  %383 = add i32 %382, 1
-  store i32 %383, ptr %361, align 4
+  %381 = phi i8 [ 1, %then.i.i36.i.i ], [ %380, %or.rhs.i.i38.i.i ]
+  %382 = getelementptr i8, ptr %361, i64 24
+  store i8 %381, ptr %382, align 1
+  %383 = load i32, ptr %362, align 4
+  %384 = add i32 %383, 1
+  store i32 %384, ptr %362, align 4
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i138
-  %384 = load i8, ptr %229, align 1
-  %385 = trunc i8 %384 to i1
-  br i1 %385, label %then2.i.i.i, label %merge11
+  %385 = load i8, ptr %229, align 1
+  %386 = trunc i8 %385 to i1
+  br i1 %386, label %then2.i.i.i, label %merge11
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %386 = load ptr, ptr %152, align 8
-  %387 = getelementptr i8, ptr %386, i64 136
-  %388 = load ptr, ptr %387, align 8
-  %389 = load ptr, ptr %156, align 8
-  %390 = call i32 %388(ptr %389)
+  %387 = load ptr, ptr %152, align 8
+  %388 = getelementptr i8, ptr %387, i64 136
+  %389 = load ptr, ptr %388, align 8
+  %390 = load ptr, ptr %156, align 8
+  %391 = call i32 %389(ptr %390)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i137
-  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i137 ], [ %390, %then2.i.i.i ]
+  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i137 ], [ %391, %then2.i.i.i ]
   %.not.i36.i = icmp eq i32 %code.0.i.i, 0
   br i1 %.not.i36.i, label %merge11, label %"$store_new_heads.exit"
 
 "$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %merge1.i134
-  %common.ret.op.i133.ph = phi i32 [ %305, %merge1.i134 ], [ %301, %"$is_fp8.exit.i" ]
+  %common.ret.op.i133.ph = phi i32 [ %306, %merge1.i134 ], [ %302, %"$is_fp8.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
 "$store_new_heads.exit":                          ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %391 = load ptr, ptr %152, align 8
-  %392 = getelementptr i8, ptr %391, i64 64
-  %393 = load ptr, ptr %392, align 8
-  %394 = load ptr, ptr %156, align 8
-  call void %393(ptr %394, ptr nonnull %cause.i.i.i)
+  %392 = load ptr, ptr %152, align 8
+  %393 = getelementptr i8, ptr %392, i64 64
+  %394 = load ptr, ptr %393, align 8
+  %395 = load ptr, ptr %156, align 8
+  call void %394(ptr %395, ptr nonnull %cause.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
@@ -8911,190 +8912,190 @@ merge1.i.i:                                       ; preds = %then2.i.i.i, %merge
 merge11:                                          ; preds = %merge1.i.i, %merge.i.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  br i1 %287, label %and.lhs.true, label %merge15
+  br i1 %288, label %and.lhs.true, label %merge15
 
 and.lhs.true:                                     ; preds = %merge11
-  %395 = load i32, ptr %230, align 4
-  %396 = icmp eq i32 %395, 0
-  br i1 %396, label %common.ret, label %merge15
+  %396 = load i32, ptr %230, align 4
+  %397 = icmp eq i32 %396, 0
+  br i1 %397, label %common.ret, label %merge15
 
 merge15:                                          ; preds = %merge11, %and.lhs.true
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i140)
-  %397 = load i32, ptr %1, align 4
-  store i32 %397, ptr %args.i140, align 8
-  %398 = load <2 x i32>, ptr %231, align 4
-  store <2 x i32> %398, ptr %232, align 8
-  %399 = load ptr, ptr %106, align 8
-  %400 = getelementptr i8, ptr %399, i64 48
-  %401 = load ptr, ptr %400, align 8
-  store ptr %401, ptr %233, align 8
-  %402 = getelementptr i8, ptr %399, i64 56
-  %403 = load ptr, ptr %402, align 8
-  store ptr %403, ptr %234, align 8
-  %404 = getelementptr i8, ptr %399, i64 64
-  %405 = load ptr, ptr %404, align 8
-  store ptr %405, ptr %235, align 8
-  %406 = getelementptr i8, ptr %399, i64 208
-  %407 = load ptr, ptr %406, align 8
-  store ptr %407, ptr %236, align 8
-  %408 = load <2 x i32>, ptr %238, align 4
-  %409 = shufflevector <2 x i32> %408, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %409, ptr %237, align 8
-  %410 = load i32, ptr %216, align 4
-  store i32 %410, ptr %239, align 8
-  store i32 %300, ptr %240, align 4
-  %411 = load ptr, ptr %205, align 8
-  %412 = getelementptr i8, ptr %411, i64 84
-  %413 = load i32, ptr %412, align 4
-  %414 = sitofp i32 %413 to double
-  %415 = call double @sqrt(double %414)
-  %416 = fdiv double 1.000000e+00, %415
-  %417 = fptrunc double %416 to float
-  store float %417, ptr %241, align 8
-  %418 = load ptr, ptr %226, align 8
-  store ptr %418, ptr %242, align 8
+  %398 = load i32, ptr %1, align 4
+  store i32 %398, ptr %args.i140, align 8
+  %399 = load <2 x i32>, ptr %231, align 4
+  store <2 x i32> %399, ptr %232, align 8
+  %400 = load ptr, ptr %106, align 8
+  %401 = getelementptr i8, ptr %400, i64 48
+  %402 = load ptr, ptr %401, align 8
+  store ptr %402, ptr %233, align 8
+  %403 = getelementptr i8, ptr %400, i64 56
+  %404 = load ptr, ptr %403, align 8
+  store ptr %404, ptr %234, align 8
+  %405 = getelementptr i8, ptr %400, i64 64
+  %406 = load ptr, ptr %405, align 8
+  store ptr %406, ptr %235, align 8
+  %407 = getelementptr i8, ptr %400, i64 208
+  %408 = load ptr, ptr %407, align 8
+  store ptr %408, ptr %236, align 8
+  %409 = load <2 x i32>, ptr %238, align 4
+  %410 = shufflevector <2 x i32> %409, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %410, ptr %237, align 8
+  %411 = load i32, ptr %216, align 4
+  store i32 %411, ptr %239, align 8
+  store i32 %301, ptr %240, align 4
+  %412 = load ptr, ptr %205, align 8
+  %413 = getelementptr i8, ptr %412, i64 84
+  %414 = load i32, ptr %413, align 4
+  %415 = sitofp i32 %414 to double
+  %416 = call double @sqrt(double %415)
+  %417 = fdiv double 1.000000e+00, %416
+  %418 = fptrunc double %417 to float
+  store float %418, ptr %241, align 8
+  %419 = load ptr, ptr %226, align 8
+  store ptr %419, ptr %242, align 8
   store ptr %227, ptr %243, align 8
-  %419 = load ptr, ptr %200, align 8
-  store ptr %419, ptr %244, align 8
-  %420 = load ptr, ptr %116, align 8
-  %.not.i.i141 = icmp eq ptr %420, null
+  %420 = load ptr, ptr %200, align 8
+  store ptr %420, ptr %244, align 8
+  %421 = load ptr, ptr %116, align 8
+  %.not.i.i141 = icmp eq ptr %421, null
   br i1 %.not.i.i141, label %"$Rank.watches_operations.exit.i162", label %then.i.i142
 
 "$Rank.watches_operations.exit.i162":             ; preds = %merge15
-  %421 = load i8, ptr %229, align 1
-  %422 = trunc i8 %421 to i1
-  %423 = xor i1 %422, true
+  %422 = load i8, ptr %229, align 1
+  %423 = trunc i8 %422 to i1
+  %424 = xor i1 %423, true
   br label %merge.i145
 
 then.i.i142:                                      ; preds = %merge15
-  %424 = getelementptr i8, ptr %420, i64 20
-  %425 = load i32, ptr %424, align 4
-  %426 = getelementptr i8, ptr %420, i64 16
-  %427 = load i32, ptr %426, align 4
-  %428 = icmp slt i32 %425, %427
-  br i1 %428, label %then.i.i.i159, label %"$Profile.begin_operation.exit.i.i143"
+  %425 = getelementptr i8, ptr %421, i64 20
+  %426 = load i32, ptr %425, align 4
+  %427 = getelementptr i8, ptr %421, i64 16
+  %428 = load i32, ptr %427, align 4
+  %429 = icmp slt i32 %426, %428
+  br i1 %429, label %then.i.i.i159, label %"$Profile.begin_operation.exit.i.i143"
 
 then.i.i.i159:                                    ; preds = %then.i.i142
-  %429 = getelementptr i8, ptr %420, i64 48
-  %430 = load ptr, ptr %429, align 8
-  %431 = sext i32 %425 to i64
-  %432 = getelementptr ptr, ptr %430, i64 %431
-  store ptr @"$string.41", ptr %432, align 8
-  %433 = load ptr, ptr %420, align 8
-  %434 = getelementptr i8, ptr %433, i64 400
-  %435 = load ptr, ptr %434, align 8
-  %436 = getelementptr i8, ptr %420, i64 8
-  %437 = load ptr, ptr %436, align 8
-  %438 = getelementptr i8, ptr %420, i64 32
-  %439 = load ptr, ptr %438, align 8
-  %440 = load i32, ptr %424, align 4
-  %441 = sext i32 %440 to i64
-  %442 = getelementptr ptr, ptr %439, i64 %441
-  %443 = load ptr, ptr %442, align 8
-  %444 = call i32 %435(ptr %437, ptr %443)
-  %.not.i.i.i160 = icmp eq i32 %444, 0
+  %430 = getelementptr i8, ptr %421, i64 48
+  %431 = load ptr, ptr %430, align 8
+  %432 = sext i32 %426 to i64
+  %433 = getelementptr ptr, ptr %431, i64 %432
+  store ptr @"$string.41", ptr %433, align 8
+  %434 = load ptr, ptr %421, align 8
+  %435 = getelementptr i8, ptr %434, i64 400
+  %436 = load ptr, ptr %435, align 8
+  %437 = getelementptr i8, ptr %421, i64 8
+  %438 = load ptr, ptr %437, align 8
+  %439 = getelementptr i8, ptr %421, i64 32
+  %440 = load ptr, ptr %439, align 8
+  %441 = load i32, ptr %425, align 4
+  %442 = sext i32 %441 to i64
+  %443 = getelementptr ptr, ptr %440, i64 %442
+  %444 = load ptr, ptr %443, align 8
+  %445 = call i32 %436(ptr %438, ptr %444)
+  %.not.i.i.i160 = icmp eq i32 %445, 0
   br i1 %.not.i.i.i160, label %or.rhs.i.i.i161, label %"$Profile.begin_operation.exit.i.i143"
 
 or.rhs.i.i.i161:                                  ; preds = %then.i.i.i159
-  %445 = getelementptr i8, ptr %420, i64 24
-  %446 = load i8, ptr %445, align 1
-  %447 = and i8 %446, 1
+  %446 = getelementptr i8, ptr %421, i64 24
+  %447 = load i8, ptr %446, align 1
+  %448 = and i8 %447, 1
   br label %"$Profile.begin_operation.exit.i.i143"
 
 "$Profile.begin_operation.exit.i.i143":           ; preds = %or.rhs.i.i.i161, %then.i.i.i159, %then.i.i142
-  %.sink.i.i.i144 = phi i8 [ 1, %then.i.i.i159 ], [ %447, %or.rhs.i.i.i161 ], [ 1, %then.i.i142 ]
-  %448 = getelementptr i8, ptr %420, i64 24
-  store i8 %.sink.i.i.i144, ptr %448, align 1
+  %.sink.i.i.i144 = phi i8 [ 1, %then.i.i.i159 ], [ %448, %or.rhs.i.i.i161 ], [ 1, %then.i.i142 ]
+  %449 = getelementptr i8, ptr %421, i64 24
+  store i8 %.sink.i.i.i144, ptr %449, align 1
   br label %merge.i145
 
 merge.i145:                                       ; preds = %"$Profile.begin_operation.exit.i.i143", %"$Rank.watches_operations.exit.i162"
-  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i143" ], [ %423, %"$Rank.watches_operations.exit.i162" ]
+  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i143" ], [ %424, %"$Rank.watches_operations.exit.i162" ]
   store ptr @"$string.41", ptr %147, align 8
-  store i32 %300, ptr %148, align 4
-  %449 = load i64, ptr %149, align 8
-  %450 = add i64 %449, 1
-  store i64 %450, ptr %149, align 8
-  %451 = load ptr, ptr %152, align 8
-  %452 = getelementptr i8, ptr %451, i64 280
-  %453 = load ptr, ptr %452, align 8
-  %454 = load ptr, ptr %156, align 8
-  %455 = call i32 %453(ptr %454, ptr nonnull %args.i140)
+  store i32 %301, ptr %148, align 4
+  %450 = load i64, ptr %149, align 8
+  %451 = add i64 %450, 1
+  store i64 %451, ptr %149, align 8
+  %452 = load ptr, ptr %152, align 8
+  %453 = getelementptr i8, ptr %452, i64 280
+  %454 = load ptr, ptr %453, align 8
+  %455 = load ptr, ptr %156, align 8
+  %456 = call i32 %454(ptr %455, ptr nonnull %args.i140)
   %.val.i146 = load i8, ptr %159, align 1
-  %456 = trunc i8 %.val.i146 to i1
-  %spec.select.i.i147 = select i1 %456, i32 9, i32 %455
-  %457 = icmp ne i32 %spec.select.i.i147, 0
-  %brmerge.i148 = or i1 %.not33.i, %457
+  %457 = trunc i8 %.val.i146 to i1
+  %spec.select.i.i147 = select i1 %457, i32 9, i32 %456
+  %458 = icmp ne i32 %spec.select.i.i147, 0
+  %brmerge.i148 = or i1 %.not33.i, %458
   br i1 %brmerge.i148, label %merge1.i154, label %then2.i149
 
 then2.i149:                                       ; preds = %merge.i145
-  %458 = load ptr, ptr %116, align 8
-  %.not.i36.i150 = icmp eq ptr %458, null
+  %459 = load ptr, ptr %116, align 8
+  %.not.i36.i150 = icmp eq ptr %459, null
   br i1 %.not.i36.i150, label %merge.i.i151, label %then.i37.i
 
 then.i37.i:                                       ; preds = %then2.i149
-  %459 = getelementptr i8, ptr %458, i64 20
-  %460 = load i32, ptr %459, align 4
-  %461 = getelementptr i8, ptr %458, i64 16
-  %462 = load i32, ptr %461, align 4
-  %463 = icmp slt i32 %460, %462
-  br i1 %463, label %then.i.i38.i, label %merge.i.i151
+  %460 = getelementptr i8, ptr %459, i64 20
+  %461 = load i32, ptr %460, align 4
+  %462 = getelementptr i8, ptr %459, i64 16
+  %463 = load i32, ptr %462, align 4
+  %464 = icmp slt i32 %461, %463
+  br i1 %464, label %then.i.i38.i, label %merge.i.i151
 
 then.i.i38.i:                                     ; preds = %then.i37.i
-  %464 = load ptr, ptr %458, align 8
-  %465 = getelementptr i8, ptr %464, i64 400
-  %466 = load ptr, ptr %465, align 8
-  %467 = getelementptr i8, ptr %458, i64 8
-  %468 = load ptr, ptr %467, align 8
-  %469 = getelementptr i8, ptr %458, i64 40
-  %470 = load ptr, ptr %469, align 8
-  %471 = sext i32 %460 to i64
-  %472 = getelementptr ptr, ptr %470, i64 %471
-  %473 = load ptr, ptr %472, align 8
-  %474 = call i32 %466(ptr %468, ptr %473)
-  %.not.i.i39.i = icmp eq i32 %474, 0
+  %465 = load ptr, ptr %459, align 8
+  %466 = getelementptr i8, ptr %465, i64 400
+  %467 = load ptr, ptr %466, align 8
+  %468 = getelementptr i8, ptr %459, i64 8
+  %469 = load ptr, ptr %468, align 8
+  %470 = getelementptr i8, ptr %459, i64 40
+  %471 = load ptr, ptr %470, align 8
+  %472 = sext i32 %461 to i64
+  %473 = getelementptr ptr, ptr %471, i64 %472
+  %474 = load ptr, ptr %473, align 8
+  %475 = call i32 %467(ptr %469, ptr %474)
+  %.not.i.i39.i = icmp eq i32 %475, 0
   br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i158
 
 or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
-  %475 = getelementptr i8, ptr %458, i64 24
-  %476 = load i8, ptr %475, align 1
-  %477 = and i8 %476, 1
+  %476 = getelementptr i8, ptr %459, i64 24
+  %477 = load i8, ptr %476, align 1
+  %478 = and i8 %477, 1
   br label %or.end.i.i.i158
 
 or.end.i.i.i158:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
-  %478 = phi i8 [ 1, %then.i.i38.i ], [ %477, %or.rhs.i.i40.i ]
-  %479 = getelementptr i8, ptr %458, i64 24
-  store i8 %478, ptr %479, align 1
-  %480 = load i32, ptr %459, align 4
-  %481 = add i32 %480, 1
-  store i32 %481, ptr %459, align 4
+  %479 = phi i8 [ 1, %then.i.i38.i ], [ %478, %or.rhs.i.i40.i ]
+  %480 = getelementptr i8, ptr %459, i64 24
+  store i8 %479, ptr %480, align 1
+  %481 = load i32, ptr %460, align 4
+  %482 = add i32 %481, 1
+  store i32 %482, ptr %460, align 4
   br label %merge.i.i151
 
 merge.i.i151:                                     ; preds = %or.end.i.i.i158, %then.i37.i, %then2.i149
-  %482 = load i8, ptr %229, align 1
-  %483 = trunc i8 %482 to i1
-  br i1 %483, label %then2.i.i153, label %merge20
+  %483 = load i8, ptr %229, align 1
+  %484 = trunc i8 %483 to i1
+  br i1 %484, label %then2.i.i153, label %merge20
 
 then2.i.i153:                                     ; preds = %merge.i.i151
-  %484 = load ptr, ptr %152, align 8
-  %485 = getelementptr i8, ptr %484, i64 136
-  %486 = load ptr, ptr %485, align 8
-  %487 = load ptr, ptr %156, align 8
-  %488 = call i32 %486(ptr %487)
+  %485 = load ptr, ptr %152, align 8
+  %486 = getelementptr i8, ptr %485, i64 136
+  %487 = load ptr, ptr %486, align 8
+  %488 = load ptr, ptr %156, align 8
+  %489 = call i32 %487(ptr %488)
   br label %merge1.i154
 
 merge1.i154:                                      ; preds = %then2.i.i153, %merge.i145
-  %code.0.i155 = phi i32 [ %spec.select.i.i147, %merge.i145 ], [ %488, %then2.i.i153 ]
+  %code.0.i155 = phi i32 [ %spec.select.i.i147, %merge.i145 ], [ %489, %then2.i.i153 ]
   %.not.i156 = icmp eq i32 %code.0.i155, 0
   br i1 %.not.i156, label %merge20, label %"$attend.exit"
 
 "$attend.exit":                                   ; preds = %merge1.i154
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i139)
   store i8 0, ptr %cause.i.i139, align 8
-  %489 = load ptr, ptr %152, align 8
-  %490 = getelementptr i8, ptr %489, i64 64
-  %491 = load ptr, ptr %490, align 8
-  %492 = load ptr, ptr %156, align 8
-  call void %491(ptr %492, ptr nonnull %cause.i.i139)
+  %490 = load ptr, ptr %152, align 8
+  %491 = getelementptr i8, ptr %490, i64 64
+  %492 = load ptr, ptr %491, align 8
+  %493 = load ptr, ptr %156, align 8
+  call void %492(ptr %493, ptr nonnull %cause.i.i139)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i139, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i139)
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i140)
@@ -9102,203 +9103,203 @@ merge1.i154:                                      ; preds = %then2.i.i153, %merg
 
 merge20:                                          ; preds = %merge1.i154, %merge.i.i151
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i140)
-  br i1 %287, label %and.lhs.true27, label %merge24
+  br i1 %288, label %and.lhs.true27, label %merge24
 
 then25:                                           ; preds = %and.lhs.true27
-  %493 = load ptr, ptr %246, align 8
-  %494 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %500, i32 %300, ptr %245, ptr %493, ptr %2)
-  %.not.i163 = icmp eq i32 %494, 0
+  %494 = load ptr, ptr %246, align 8
+  %495 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %501, i32 %301, ptr %245, ptr %494, ptr %2)
+  %.not.i163 = icmp eq i32 %495, 0
   br i1 %.not.i163, label %merge.i165, label %common.ret
 
 merge.i165:                                       ; preds = %then25
-  %495 = load ptr, ptr %226, align 8
+  %496 = load ptr, ptr %226, align 8
   %.val.i166 = load i32, ptr %230, align 4
-  %496 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i166, i32 %300, ptr %247, ptr %495, ptr %2)
-  %.not25.i = icmp eq i32 %496, 0
+  %497 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i166, i32 %301, ptr %247, ptr %496, ptr %2)
+  %.not25.i = icmp eq i32 %497, 0
   br i1 %.not25.i, label %"$keep_logit_rows.exit", label %common.ret
 
 "$keep_logit_rows.exit":                          ; preds = %merge.i165
-  %497 = load i32, ptr %230, align 4
-  %498 = load ptr, ptr %246, align 8
-  %499 = load ptr, ptr %226, align 8
-  store i32 %497, ptr %rows, align 8
-  store ptr %498, ptr %.sroa.278.0.rows.sroa_idx, align 8
-  store ptr %499, ptr %.sroa.3.0.rows.sroa_idx, align 8
+  %498 = load i32, ptr %230, align 4
+  %499 = load ptr, ptr %246, align 8
+  %500 = load ptr, ptr %226, align 8
+  store i32 %498, ptr %rows, align 8
+  store ptr %499, ptr %.sroa.278.0.rows.sroa_idx, align 8
+  store ptr %500, ptr %.sroa.3.0.rows.sroa_idx, align 8
   store ptr null, ptr %.sroa.479.0.rows.sroa_idx, align 8
   br label %merge24
 
 and.lhs.true27:                                   ; preds = %merge20
-  %500 = load i32, ptr %230, align 4
-  %501 = load i32, ptr %1, align 4
-  %502 = icmp slt i32 %500, %501
-  br i1 %502, label %then25, label %merge24
+  %501 = load i32, ptr %230, align 4
+  %502 = load i32, ptr %1, align 4
+  %503 = icmp slt i32 %501, %502
+  br i1 %503, label %then25, label %merge24
 
 merge24:                                          ; preds = %"$keep_logit_rows.exit", %merge20, %and.lhs.true27
-  %.val26.i197 = phi ptr [ %498, %"$keep_logit_rows.exit" ], [ %.val26.i197265, %merge20 ], [ %.val26.i197265, %and.lhs.true27 ]
-  %.val.i196 = phi i32 [ %497, %"$keep_logit_rows.exit" ], [ %.val.i196263, %merge20 ], [ %.val.i196263, %and.lhs.true27 ]
-  %503 = phi ptr [ %499, %"$keep_logit_rows.exit" ], [ %279, %merge20 ], [ %279, %and.lhs.true27 ]
+  %.val26.i197 = phi ptr [ %499, %"$keep_logit_rows.exit" ], [ %.val26.i197265, %merge20 ], [ %.val26.i197265, %and.lhs.true27 ]
+  %.val.i196 = phi i32 [ %498, %"$keep_logit_rows.exit" ], [ %.val.i196263, %merge20 ], [ %.val.i196263, %and.lhs.true27 ]
+  %504 = phi ptr [ %500, %"$keep_logit_rows.exit" ], [ %280, %merge20 ], [ %280, %and.lhs.true27 ]
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i168)
-  %504 = load ptr, ptr %213, align 8
-  %505 = load ptr, ptr %214, align 8
-  %506 = getelementptr i8, ptr %281, i64 80
-  %507 = getelementptr i8, ptr %281, i64 96
-  %508 = load ptr, ptr %507, align 8
-  %.not.i.i169 = icmp eq ptr %508, null
+  %505 = load ptr, ptr %213, align 8
+  %506 = load ptr, ptr %214, align 8
+  %507 = getelementptr i8, ptr %282, i64 80
+  %508 = getelementptr i8, ptr %282, i64 96
+  %509 = load ptr, ptr %508, align 8
+  %.not.i.i169 = icmp eq ptr %509, null
   br i1 %.not.i.i169, label %"$project_output.exit", label %"$is_fp8.exit.i170"
 
 "$is_fp8.exit.i170":                              ; preds = %merge24
-  %509 = load i32, ptr %506, align 4
-  %510 = icmp eq i32 %509, 2
-  br i1 %510, label %then.i173, label %"$project_output.exit"
+  %510 = load i32, ptr %507, align 4
+  %511 = icmp eq i32 %510, 2
+  br i1 %511, label %then.i173, label %"$project_output.exit"
 
 then.i173:                                        ; preds = %"$is_fp8.exit.i170"
   store i32 %.val.i196, ptr %args.i168, align 8
-  %511 = getelementptr i8, ptr %281, i64 92
-  %512 = load i32, ptr %511, align 4
-  store i32 %512, ptr %248, align 4
-  store ptr %503, ptr %249, align 8
-  store ptr %504, ptr %250, align 8
-  store ptr %505, ptr %251, align 8
-  %513 = load ptr, ptr %116, align 8
-  %.not.i40.i = icmp eq ptr %513, null
+  %512 = getelementptr i8, ptr %282, i64 92
+  %513 = load i32, ptr %512, align 4
+  store i32 %513, ptr %248, align 4
+  store ptr %504, ptr %249, align 8
+  store ptr %505, ptr %250, align 8
+  store ptr %506, ptr %251, align 8
+  %514 = load ptr, ptr %116, align 8
+  %.not.i40.i = icmp eq ptr %514, null
   br i1 %.not.i40.i, label %"$Rank.watches_operations.exit.i192", label %then.i.i174
 
 "$Rank.watches_operations.exit.i192":             ; preds = %then.i173
-  %514 = load i8, ptr %229, align 1
-  %515 = trunc i8 %514 to i1
-  %516 = xor i1 %515, true
+  %515 = load i8, ptr %229, align 1
+  %516 = trunc i8 %515 to i1
+  %517 = xor i1 %516, true
   br label %merge1.i177
 
 then.i.i174:                                      ; preds = %then.i173
-  %517 = getelementptr i8, ptr %513, i64 20
-  %518 = load i32, ptr %517, align 4
-  %519 = getelementptr i8, ptr %513, i64 16
-  %520 = load i32, ptr %519, align 4
-  %521 = icmp slt i32 %518, %520
-  br i1 %521, label %then.i.i.i189, label %"$Profile.begin_operation.exit.i.i175"
+  %518 = getelementptr i8, ptr %514, i64 20
+  %519 = load i32, ptr %518, align 4
+  %520 = getelementptr i8, ptr %514, i64 16
+  %521 = load i32, ptr %520, align 4
+  %522 = icmp slt i32 %519, %521
+  br i1 %522, label %then.i.i.i189, label %"$Profile.begin_operation.exit.i.i175"
 
 then.i.i.i189:                                    ; preds = %then.i.i174
-  %522 = getelementptr i8, ptr %513, i64 48
-  %523 = load ptr, ptr %522, align 8
-  %524 = sext i32 %518 to i64
-  %525 = getelementptr ptr, ptr %523, i64 %524
-  store ptr @"$string.43", ptr %525, align 8
-  %526 = load ptr, ptr %513, align 8
-  %527 = getelementptr i8, ptr %526, i64 400
-  %528 = load ptr, ptr %527, align 8
-  %529 = getelementptr i8, ptr %513, i64 8
-  %530 = load ptr, ptr %529, align 8
-  %531 = getelementptr i8, ptr %513, i64 32
-  %532 = load ptr, ptr %531, align 8
-  %533 = load i32, ptr %517, align 4
-  %534 = sext i32 %533 to i64
-  %535 = getelementptr ptr, ptr %532, i64 %534
-  %536 = load ptr, ptr %535, align 8
-  %537 = call i32 %528(ptr %530, ptr %536)
-  %.not.i.i.i190 = icmp eq i32 %537, 0
+  %523 = getelementptr i8, ptr %514, i64 48
+  %524 = load ptr, ptr %523, align 8
+  %525 = sext i32 %519 to i64
+  %526 = getelementptr ptr, ptr %524, i64 %525
+  store ptr @"$string.43", ptr %526, align 8
+  %527 = load ptr, ptr %514, align 8
+  %528 = getelementptr i8, ptr %527, i64 400
+  %529 = load ptr, ptr %528, align 8
+  %530 = getelementptr i8, ptr %514, i64 8
+  %531 = load ptr, ptr %530, align 8
+  %532 = getelementptr i8, ptr %514, i64 32
+  %533 = load ptr, ptr %532, align 8
+  %534 = load i32, ptr %518, align 4
+  %535 = sext i32 %534 to i64
+  %536 = getelementptr ptr, ptr %533, i64 %535
+  %537 = load ptr, ptr %536, align 8
+  %538 = call i32 %529(ptr %531, ptr %537)
+  %.not.i.i.i190 = icmp eq i32 %538, 0
   br i1 %.not.i.i.i190, label %or.rhs.i.i.i191, label %"$Profile.begin_operation.exit.i.i175"
 
 or.rhs.i.i.i191:                                  ; preds = %then.i.i.i189
-  %538 = getelementptr i8, ptr %513, i64 24
-  %539 = load i8, ptr %538, align 1
-  %540 = and i8 %539, 1
+  %539 = getelementptr i8, ptr %514, i64 24
+  %540 = load i8, ptr %539, align 1
+  %541 = and i8 %540, 1
   br label %"$Profile.begin_operation.exit.i.i175"
 
 "$Profile.begin_operation.exit.i.i175":           ; preds = %or.rhs.i.i.i191, %then.i.i.i189, %then.i.i174
-  %.sink.i.i.i176 = phi i8 [ 1, %then.i.i.i189 ], [ %540, %or.rhs.i.i.i191 ], [ 1, %then.i.i174 ]
-  %541 = getelementptr i8, ptr %513, i64 24
-  store i8 %.sink.i.i.i176, ptr %541, align 1
+  %.sink.i.i.i176 = phi i8 [ 1, %then.i.i.i189 ], [ %541, %or.rhs.i.i.i191 ], [ 1, %then.i.i174 ]
+  %542 = getelementptr i8, ptr %514, i64 24
+  store i8 %.sink.i.i.i176, ptr %542, align 1
   br label %merge1.i177
 
 merge1.i177:                                      ; preds = %"$Profile.begin_operation.exit.i.i175", %"$Rank.watches_operations.exit.i192"
-  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i175" ], [ %516, %"$Rank.watches_operations.exit.i192" ]
+  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i175" ], [ %517, %"$Rank.watches_operations.exit.i192" ]
   store ptr @"$string.43", ptr %147, align 8
-  store i32 %300, ptr %148, align 4
-  %542 = load i64, ptr %149, align 8
-  %543 = add i64 %542, 1
-  store i64 %543, ptr %149, align 8
-  %544 = load ptr, ptr %152, align 8
-  %545 = getelementptr i8, ptr %544, i64 240
-  %546 = load ptr, ptr %545, align 8
-  %547 = load ptr, ptr %156, align 8
-  %548 = call i32 %546(ptr %547, ptr nonnull %args.i168)
+  store i32 %301, ptr %148, align 4
+  %543 = load i64, ptr %149, align 8
+  %544 = add i64 %543, 1
+  store i64 %544, ptr %149, align 8
+  %545 = load ptr, ptr %152, align 8
+  %546 = getelementptr i8, ptr %545, i64 240
+  %547 = load ptr, ptr %546, align 8
+  %548 = load ptr, ptr %156, align 8
+  %549 = call i32 %547(ptr %548, ptr nonnull %args.i168)
   %.val.i178 = load i8, ptr %159, align 1
-  %549 = trunc i8 %.val.i178 to i1
-  %spec.select.i.i179 = select i1 %549, i32 9, i32 %548
-  %550 = icmp ne i32 %spec.select.i.i179, 0
-  %brmerge.i180 = or i1 %.not37.i, %550
+  %550 = trunc i8 %.val.i178 to i1
+  %spec.select.i.i179 = select i1 %550, i32 9, i32 %549
+  %551 = icmp ne i32 %spec.select.i.i179, 0
+  %brmerge.i180 = or i1 %.not37.i, %551
   br i1 %brmerge.i180, label %merge4.i184, label %then5.i181
 
 then5.i181:                                       ; preds = %merge1.i177
-  %551 = load ptr, ptr %116, align 8
-  %.not.i42.i = icmp eq ptr %551, null
+  %552 = load ptr, ptr %116, align 8
+  %.not.i42.i = icmp eq ptr %552, null
   br i1 %.not.i42.i, label %merge.i.i182, label %then.i43.i
 
 then.i43.i:                                       ; preds = %then5.i181
-  %552 = getelementptr i8, ptr %551, i64 20
-  %553 = load i32, ptr %552, align 4
-  %554 = getelementptr i8, ptr %551, i64 16
-  %555 = load i32, ptr %554, align 4
-  %556 = icmp slt i32 %553, %555
-  br i1 %556, label %then.i.i44.i, label %merge.i.i182
+  %553 = getelementptr i8, ptr %552, i64 20
+  %554 = load i32, ptr %553, align 4
+  %555 = getelementptr i8, ptr %552, i64 16
+  %556 = load i32, ptr %555, align 4
+  %557 = icmp slt i32 %554, %556
+  br i1 %557, label %then.i.i44.i, label %merge.i.i182
 
 then.i.i44.i:                                     ; preds = %then.i43.i
-  %557 = load ptr, ptr %551, align 8
-  %558 = getelementptr i8, ptr %557, i64 400
-  %559 = load ptr, ptr %558, align 8
-  %560 = getelementptr i8, ptr %551, i64 8
-  %561 = load ptr, ptr %560, align 8
-  %562 = getelementptr i8, ptr %551, i64 40
-  %563 = load ptr, ptr %562, align 8
-  %564 = sext i32 %553 to i64
-  %565 = getelementptr ptr, ptr %563, i64 %564
-  %566 = load ptr, ptr %565, align 8
-  %567 = call i32 %559(ptr %561, ptr %566)
-  %.not.i.i45.i = icmp eq i32 %567, 0
+  %558 = load ptr, ptr %552, align 8
+  %559 = getelementptr i8, ptr %558, i64 400
+  %560 = load ptr, ptr %559, align 8
+  %561 = getelementptr i8, ptr %552, i64 8
+  %562 = load ptr, ptr %561, align 8
+  %563 = getelementptr i8, ptr %552, i64 40
+  %564 = load ptr, ptr %563, align 8
+  %565 = sext i32 %554 to i64
+  %566 = getelementptr ptr, ptr %564, i64 %565
+  %567 = load ptr, ptr %566, align 8
+  %568 = call i32 %560(ptr %562, ptr %567)
+  %.not.i.i45.i = icmp eq i32 %568, 0
   br i1 %.not.i.i45.i, label %or.rhs.i.i46.i, label %or.end.i.i.i188
 
 or.rhs.i.i46.i:                                   ; preds = %then.i.i44.i
-  %568 = getelementptr i8, ptr %551, i64 24
-  %569 = load i8, ptr %568, align 1
-  %570 = and i8 %569, 1
+  %569 = getelementptr i8, ptr %552, i64 24
+  %570 = load i8, ptr %569, align 1
+  %571 = and i8 %570, 1
   br label %or.end.i.i.i188
 
 or.end.i.i.i188:                                  ; preds = %or.rhs.i.i46.i, %then.i.i44.i
-  %571 = phi i8 [ 1, %then.i.i44.i ], [ %570, %or.rhs.i.i46.i ]
-  %572 = getelementptr i8, ptr %551, i64 24
-  store i8 %571, ptr %572, align 1
-  %573 = load i32, ptr %552, align 4
-  %574 = add i32 %573, 1
-  store i32 %574, ptr %552, align 4
+  %572 = phi i8 [ 1, %then.i.i44.i ], [ %571, %or.rhs.i.i46.i ]
+  %573 = getelementptr i8, ptr %552, i64 24
+  store i8 %572, ptr %573, align 1
+  %574 = load i32, ptr %553, align 4
+  %575 = add i32 %574, 1
+  store i32 %575, ptr %553, align 4
   br label %merge.i.i182
 
 merge.i.i182:                                     ; preds = %or.end.i.i.i188, %then.i43.i, %then5.i181
-  %575 = load i8, ptr %229, align 1
-  %576 = trunc i8 %575 to i1
-  br i1 %576, label %then2.i.i183, label %"$project_output.exit"
+  %576 = load i8, ptr %229, align 1
+  %577 = trunc i8 %576 to i1
+  br i1 %577, label %then2.i.i183, label %"$project_output.exit"
 
 then2.i.i183:                                     ; preds = %merge.i.i182
-  %577 = load ptr, ptr %152, align 8
-  %578 = getelementptr i8, ptr %577, i64 136
-  %579 = load ptr, ptr %578, align 8
-  %580 = load ptr, ptr %156, align 8
-  %581 = call i32 %579(ptr %580)
+  %578 = load ptr, ptr %152, align 8
+  %579 = getelementptr i8, ptr %578, i64 136
+  %580 = load ptr, ptr %579, align 8
+  %581 = load ptr, ptr %156, align 8
+  %582 = call i32 %580(ptr %581)
   br label %merge4.i184
 
 merge4.i184:                                      ; preds = %then2.i.i183, %merge1.i177
-  %code.0.i185 = phi i32 [ %spec.select.i.i179, %merge1.i177 ], [ %581, %then2.i.i183 ]
+  %code.0.i185 = phi i32 [ %spec.select.i.i179, %merge1.i177 ], [ %582, %then2.i.i183 ]
   %.not.i186 = icmp eq i32 %code.0.i185, 0
   br i1 %.not.i186, label %"$project_output.exit", label %"$project_output.exit.thread"
 
 "$project_output.exit.thread":                    ; preds = %merge4.i184
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i167)
   store i8 0, ptr %cause.i.i167, align 8
-  %582 = load ptr, ptr %152, align 8
-  %583 = getelementptr i8, ptr %582, i64 64
-  %584 = load ptr, ptr %583, align 8
-  %585 = load ptr, ptr %156, align 8
-  call void %584(ptr %585, ptr nonnull %cause.i.i167)
+  %583 = load ptr, ptr %152, align 8
+  %584 = getelementptr i8, ptr %583, i64 64
+  %585 = load ptr, ptr %584, align 8
+  %586 = load ptr, ptr %156, align 8
+  call void %585(ptr %586, ptr nonnull %cause.i.i167)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i167, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i167)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
@@ -9306,245 +9307,245 @@ merge4.i184:                                      ; preds = %then2.i.i183, %merg
   br label %common.ret
 
 "$project_output.exit":                           ; preds = %merge24, %"$is_fp8.exit.i170", %merge.i.i182, %merge4.i184
-  %586 = load ptr, ptr %211, align 8
-  store ptr %503, ptr %3, align 8
-  store ptr %504, ptr %input.sroa.2.0..sroa_idx.i, align 8
-  store ptr %505, ptr %input.sroa.3.0..sroa_idx.i, align 8
-  %587 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i196, i32 %300, ptr nonnull @"$string.44", ptr %506, ptr nonnull byval(%29) %3, ptr %586, ptr %2)
+  %587 = load ptr, ptr %211, align 8
+  store ptr %504, ptr %3, align 8
+  store ptr %505, ptr %input.sroa.2.0..sroa_idx.i, align 8
+  store ptr %506, ptr %input.sroa.3.0..sroa_idx.i, align 8
+  %588 = call fastcc i32 @"$linear"(ptr nonnull %0, i32 %.val.i196, i32 %301, ptr nonnull @"$string.44", ptr %507, ptr nonnull byval(%29) %3, ptr %587, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i168)
-  %.not105 = icmp eq i32 %587, 0
+  %.not105 = icmp eq i32 %588, 0
   br i1 %.not105, label %merge34, label %common.ret
 
 merge34:                                          ; preds = %"$project_output.exit"
-  %588 = getelementptr i8, ptr %281, i64 120
-  %589 = getelementptr i8, ptr %281, i64 136
-  %590 = load ptr, ptr %589, align 8
-  %.not.i.i193 = icmp eq ptr %590, null
+  %589 = getelementptr i8, ptr %282, i64 120
+  %590 = getelementptr i8, ptr %282, i64 136
+  %591 = load ptr, ptr %590, align 8
+  %.not.i.i193 = icmp eq ptr %591, null
   br i1 %.not.i.i193, label %or.rhs.i, label %"$is_fp8.exit.i194"
 
 "$is_fp8.exit.i194":                              ; preds = %merge34
-  %591 = load i32, ptr %588, align 4
-  %592 = icmp eq i32 %591, 2
-  br i1 %592, label %or.end.thread.i, label %or.rhs.i
+  %592 = load i32, ptr %589, align 4
+  %593 = icmp eq i32 %592, 2
+  br i1 %593, label %or.end.thread.i, label %or.rhs.i
 
 or.rhs.i:                                         ; preds = %"$is_fp8.exit.i194", %merge34
-  %593 = getelementptr i8, ptr %281, i64 264
-  %594 = load ptr, ptr %593, align 8
-  %.not.i27.i = icmp eq ptr %594, null
+  %594 = getelementptr i8, ptr %282, i64 264
+  %595 = load ptr, ptr %594, align 8
+  %.not.i27.i = icmp eq ptr %595, null
   br i1 %.not.i27.i, label %or.end.i, label %and.rhs.i28.i
 
 and.rhs.i28.i:                                    ; preds = %or.rhs.i
-  %595 = getelementptr i8, ptr %281, i64 248
-  %596 = load i32, ptr %595, align 4
-  %597 = icmp eq i32 %596, 2
+  %596 = getelementptr i8, ptr %282, i64 248
+  %597 = load i32, ptr %596, align 4
+  %598 = icmp eq i32 %597, 2
   br label %or.end.i
 
 or.end.i:                                         ; preds = %and.rhs.i28.i, %or.rhs.i
-  %598 = phi i1 [ false, %or.rhs.i ], [ %597, %and.rhs.i28.i ]
-  %599 = load i8, ptr %281, align 1
-  %600 = trunc i8 %599 to i1
-  %brmerge.i195 = or i1 %.not.i.i193, %600
+  %599 = phi i1 [ false, %or.rhs.i ], [ %598, %and.rhs.i28.i ]
+  %600 = load i8, ptr %282, align 1
+  %601 = trunc i8 %600 to i1
+  %brmerge.i195 = or i1 %.not.i.i193, %601
   br i1 %brmerge.i195, label %or.end2.i, label %or.end.and.rhs.i31_crit_edge.i
 
 or.end.and.rhs.i31_crit_edge.i:                   ; preds = %or.end.i
-  %.pre.i = load i32, ptr %588, align 4
+  %.pre.i = load i32, ptr %589, align 4
   br label %and.rhs.i31.i
 
 or.end.thread.i:                                  ; preds = %"$is_fp8.exit.i194"
-  %601 = load i8, ptr %281, align 1
-  %602 = trunc i8 %601 to i1
-  br i1 %602, label %or.end2.i, label %and.rhs.i31.i
+  %602 = load i8, ptr %282, align 1
+  %603 = trunc i8 %602 to i1
+  br i1 %603, label %or.end2.i, label %and.rhs.i31.i
 
 and.rhs.i31.i:                                    ; preds = %or.end.thread.i, %or.end.and.rhs.i31_crit_edge.i
-  %603 = phi i32 [ 2, %or.end.thread.i ], [ %.pre.i, %or.end.and.rhs.i31_crit_edge.i ]
-  %604 = phi i1 [ true, %or.end.thread.i ], [ %598, %or.end.and.rhs.i31_crit_edge.i ]
-  %605 = icmp ne i32 %603, 2
+  %604 = phi i32 [ 2, %or.end.thread.i ], [ %.pre.i, %or.end.and.rhs.i31_crit_edge.i ]
+  %605 = phi i1 [ true, %or.end.thread.i ], [ %599, %or.end.and.rhs.i31_crit_edge.i ]
+  %606 = icmp ne i32 %604, 2
   br label %or.end2.i
 
 or.end2.i:                                        ; preds = %and.rhs.i31.i, %or.end.thread.i, %or.end.i
-  %606 = phi i1 [ %598, %or.end.i ], [ true, %or.end.thread.i ], [ %604, %and.rhs.i31.i ]
-  %607 = phi i1 [ %600, %or.end.i ], [ true, %or.end.thread.i ], [ %605, %and.rhs.i31.i ]
-  %608 = load ptr, ptr %211, align 8
-  %609 = getelementptr i8, ptr %281, i64 16
-  %610 = load ptr, ptr %609, align 8
-  %611 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i196, ptr %.val26.i197, i32 %300, ptr %608, ptr %610, i1 zeroext %607, i1 zeroext %606, ptr %2)
-  %.not.i198 = icmp eq i32 %611, 0
+  %607 = phi i1 [ %599, %or.end.i ], [ true, %or.end.thread.i ], [ %605, %and.rhs.i31.i ]
+  %608 = phi i1 [ %601, %or.end.i ], [ true, %or.end.thread.i ], [ %606, %and.rhs.i31.i ]
+  %609 = load ptr, ptr %211, align 8
+  %610 = getelementptr i8, ptr %282, i64 16
+  %611 = load ptr, ptr %610, align 8
+  %612 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val.i196, ptr %.val26.i197, i32 %301, ptr %609, ptr %611, i1 zeroext %608, i1 zeroext %607, ptr %2)
+  %.not.i198 = icmp eq i32 %612, 0
   br i1 %.not.i198, label %merge.i200, label %common.ret
 
 merge.i200:                                       ; preds = %or.end2.i
-  %612 = load i8, ptr %281, align 1
-  %613 = trunc i8 %612 to i1
-  br i1 %613, label %then4.i, label %merge3.i
+  %613 = load i8, ptr %282, align 1
+  %614 = trunc i8 %613 to i1
+  br i1 %614, label %then4.i, label %merge3.i
 
 then4.i:                                          ; preds = %merge.i200
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i.i)
   store i32 %.val.i196, ptr %args.i.i.i, align 8
-  %614 = load ptr, ptr %205, align 8
-  %615 = getelementptr i8, ptr %614, i64 132
-  %616 = load i32, ptr %615, align 4
-  store i32 %616, ptr %252, align 4
-  %617 = getelementptr i8, ptr %614, i64 144
-  %618 = load i8, ptr %617, align 1
-  %619 = and i8 %618, 1
-  %spec.store.select.i.i.i = zext nneg i8 %619 to i32
+  %615 = load ptr, ptr %205, align 8
+  %616 = getelementptr i8, ptr %615, i64 132
+  %617 = load i32, ptr %616, align 4
+  store i32 %617, ptr %252, align 4
+  %618 = getelementptr i8, ptr %615, i64 144
+  %619 = load i8, ptr %618, align 1
+  %620 = and i8 %619, 1
+  %spec.store.select.i.i.i = zext nneg i8 %620 to i32
   store i32 %spec.store.select.i.i.i, ptr %253, align 8
-  %620 = getelementptr i8, ptr %614, i64 148
-  %621 = load float, ptr %620, align 4
-  store float %621, ptr %254, align 4
-  %622 = load ptr, ptr %212, align 8
-  store ptr %622, ptr %255, align 8
-  %623 = getelementptr i8, ptr %281, i64 200
-  store ptr %623, ptr %256, align 8
-  %624 = getelementptr i8, ptr %281, i64 240
-  %625 = load ptr, ptr %624, align 8
-  store ptr %625, ptr %257, align 8
-  %626 = load <2 x ptr>, ptr %258, align 8
-  store <2 x ptr> %626, ptr %259, align 8
-  %627 = getelementptr i8, ptr %281, i64 1
-  %.val32.i.i.i = load i8, ptr %627, align 1
-  %628 = and i8 %.val32.i.i.i, 1
-  %629 = zext nneg i8 %628 to i32
-  store i32 %629, ptr %261, align 8
-  %630 = load ptr, ptr %116, align 8
-  %.not.i.i.i.i202 = icmp eq ptr %630, null
+  %621 = getelementptr i8, ptr %615, i64 148
+  %622 = load float, ptr %621, align 4
+  store float %622, ptr %254, align 4
+  %623 = load ptr, ptr %212, align 8
+  store ptr %623, ptr %255, align 8
+  %624 = getelementptr i8, ptr %282, i64 200
+  store ptr %624, ptr %256, align 8
+  %625 = getelementptr i8, ptr %282, i64 240
+  %626 = load ptr, ptr %625, align 8
+  store ptr %626, ptr %257, align 8
+  %627 = load <2 x ptr>, ptr %258, align 8
+  store <2 x ptr> %627, ptr %259, align 8
+  %628 = getelementptr i8, ptr %282, i64 1
+  %.val32.i.i.i = load i8, ptr %628, align 1
+  %629 = and i8 %.val32.i.i.i, 1
+  %630 = zext nneg i8 %629 to i32
+  store i32 %630, ptr %261, align 8
+  %631 = load ptr, ptr %116, align 8
+  %.not.i.i.i.i202 = icmp eq ptr %631, null
   br i1 %.not.i.i.i.i202, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i.i203
 
 "$Rank.watches_operations.exit.i.i.i":            ; preds = %then4.i
-  %631 = load i8, ptr %229, align 1
-  %632 = trunc i8 %631 to i1
-  %633 = xor i1 %632, true
+  %632 = load i8, ptr %229, align 1
+  %633 = trunc i8 %632 to i1
+  %634 = xor i1 %633, true
   br label %merge1.i.i.i
 
 then.i.i.i.i203:                                  ; preds = %then4.i
-  %634 = getelementptr i8, ptr %630, i64 20
-  %635 = load i32, ptr %634, align 4
-  %636 = getelementptr i8, ptr %630, i64 16
-  %637 = load i32, ptr %636, align 4
-  %638 = icmp slt i32 %635, %637
-  br i1 %638, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
+  %635 = getelementptr i8, ptr %631, i64 20
+  %636 = load i32, ptr %635, align 4
+  %637 = getelementptr i8, ptr %631, i64 16
+  %638 = load i32, ptr %637, align 4
+  %639 = icmp slt i32 %636, %638
+  br i1 %639, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i203
-  %639 = getelementptr i8, ptr %630, i64 48
-  %640 = load ptr, ptr %639, align 8
-  %641 = sext i32 %635 to i64
-  %642 = getelementptr ptr, ptr %640, i64 %641
-  store ptr @"$string.45", ptr %642, align 8
-  %643 = load ptr, ptr %630, align 8
-  %644 = getelementptr i8, ptr %643, i64 400
-  %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %630, i64 8
-  %647 = load ptr, ptr %646, align 8
-  %648 = getelementptr i8, ptr %630, i64 32
-  %649 = load ptr, ptr %648, align 8
-  %650 = load i32, ptr %634, align 4
-  %651 = sext i32 %650 to i64
-  %652 = getelementptr ptr, ptr %649, i64 %651
-  %653 = load ptr, ptr %652, align 8
-  %654 = call i32 %645(ptr %647, ptr %653)
-  %.not.i.i.i.i.i = icmp eq i32 %654, 0
+  %640 = getelementptr i8, ptr %631, i64 48
+  %641 = load ptr, ptr %640, align 8
+  %642 = sext i32 %636 to i64
+  %643 = getelementptr ptr, ptr %641, i64 %642
+  store ptr @"$string.45", ptr %643, align 8
+  %644 = load ptr, ptr %631, align 8
+  %645 = getelementptr i8, ptr %644, i64 400
+  %646 = load ptr, ptr %645, align 8
+  %647 = getelementptr i8, ptr %631, i64 8
+  %648 = load ptr, ptr %647, align 8
+  %649 = getelementptr i8, ptr %631, i64 32
+  %650 = load ptr, ptr %649, align 8
+  %651 = load i32, ptr %635, align 4
+  %652 = sext i32 %651 to i64
+  %653 = getelementptr ptr, ptr %650, i64 %652
+  %654 = load ptr, ptr %653, align 8
+  %655 = call i32 %646(ptr %648, ptr %654)
+  %.not.i.i.i.i.i = icmp eq i32 %655, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %655 = getelementptr i8, ptr %630, i64 24
-  %656 = load i8, ptr %655, align 1
-  %657 = and i8 %656, 1
+  %656 = getelementptr i8, ptr %631, i64 24
+  %657 = load i8, ptr %656, align 1
+  %658 = and i8 %657, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i.i203
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %657, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i.i203 ]
-  %658 = getelementptr i8, ptr %630, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %658, align 1
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %658, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i.i203 ]
+  %659 = getelementptr i8, ptr %631, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %659, align 1
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %.not30.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %633, %"$Rank.watches_operations.exit.i.i.i" ]
+  %.not30.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %634, %"$Rank.watches_operations.exit.i.i.i" ]
   store ptr @"$string.45", ptr %147, align 8
-  store i32 %300, ptr %148, align 4
-  %659 = load i64, ptr %149, align 8
-  %660 = add i64 %659, 1
-  store i64 %660, ptr %149, align 8
-  %661 = load ptr, ptr %152, align 8
-  %662 = getelementptr i8, ptr %661, i64 288
-  %663 = load ptr, ptr %662, align 8
-  %664 = load ptr, ptr %156, align 8
-  %665 = call i32 %663(ptr %664, ptr nonnull %args.i.i.i)
+  store i32 %301, ptr %148, align 4
+  %660 = load i64, ptr %149, align 8
+  %661 = add i64 %660, 1
+  store i64 %661, ptr %149, align 8
+  %662 = load ptr, ptr %152, align 8
+  %663 = getelementptr i8, ptr %662, i64 288
+  %664 = load ptr, ptr %663, align 8
+  %665 = load ptr, ptr %156, align 8
+  %666 = call i32 %664(ptr %665, ptr nonnull %args.i.i.i)
   %.val.i.i.i = load i8, ptr %159, align 1
-  %666 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i = select i1 %666, i32 9, i32 %665
-  %667 = icmp ne i32 %spec.select.i.i.i.i, 0
-  %brmerge.i.i.i = or i1 %.not30.i.i.i, %667
+  %667 = trunc i8 %.val.i.i.i to i1
+  %spec.select.i.i.i.i = select i1 %667, i32 9, i32 %666
+  %668 = icmp ne i32 %spec.select.i.i.i.i, 0
+  %brmerge.i.i.i = or i1 %.not30.i.i.i, %668
   br i1 %brmerge.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i.i
-  %668 = load ptr, ptr %116, align 8
-  %.not.i34.i.i.i = icmp eq ptr %668, null
+  %669 = load ptr, ptr %116, align 8
+  %.not.i34.i.i.i = icmp eq ptr %669, null
   br i1 %.not.i34.i.i.i, label %merge.i.i.i.i, label %then.i35.i.i.i
 
 then.i35.i.i.i:                                   ; preds = %then5.i.i.i
-  %669 = getelementptr i8, ptr %668, i64 20
-  %670 = load i32, ptr %669, align 4
-  %671 = getelementptr i8, ptr %668, i64 16
-  %672 = load i32, ptr %671, align 4
-  %673 = icmp slt i32 %670, %672
-  br i1 %673, label %then.i.i36.i.i.i, label %merge.i.i.i.i
+  %670 = getelementptr i8, ptr %669, i64 20
+  %671 = load i32, ptr %670, align 4
+  %672 = getelementptr i8, ptr %669, i64 16
+  %673 = load i32, ptr %672, align 4
+  %674 = icmp slt i32 %671, %673
+  br i1 %674, label %then.i.i36.i.i.i, label %merge.i.i.i.i
 
 then.i.i36.i.i.i:                                 ; preds = %then.i35.i.i.i
-  %674 = load ptr, ptr %668, align 8
-  %675 = getelementptr i8, ptr %674, i64 400
-  %676 = load ptr, ptr %675, align 8
-  %677 = getelementptr i8, ptr %668, i64 8
-  %678 = load ptr, ptr %677, align 8
-  %679 = getelementptr i8, ptr %668, i64 40
-  %680 = load ptr, ptr %679, align 8
-  %681 = sext i32 %670 to i64
-  %682 = getelementptr ptr, ptr %680, i64 %681
-  %683 = load ptr, ptr %682, align 8
-  %684 = call i32 %676(ptr %678, ptr %683)
-  %.not.i.i37.i.i.i = icmp eq i32 %684, 0
+  %675 = load ptr, ptr %669, align 8
+  %676 = getelementptr i8, ptr %675, i64 400
+  %677 = load ptr, ptr %676, align 8
+  %678 = getelementptr i8, ptr %669, i64 8
+  %679 = load ptr, ptr %678, align 8
+  %680 = getelementptr i8, ptr %669, i64 40
+  %681 = load ptr, ptr %680, align 8
+  %682 = sext i32 %671 to i64
+  %683 = getelementptr ptr, ptr %681, i64 %682
+  %684 = load ptr, ptr %683, align 8
+  %685 = call i32 %677(ptr %679, ptr %684)
+  %.not.i.i37.i.i.i = icmp eq i32 %685, 0
   br i1 %.not.i.i37.i.i.i, label %or.rhs.i.i38.i.i.i, label %or.end.i.i.i.i.i
 
 or.rhs.i.i38.i.i.i:                               ; preds = %then.i.i36.i.i.i
-  %685 = getelementptr i8, ptr %668, i64 24
-  %686 = load i8, ptr %685, align 1
-  %687 = and i8 %686, 1
+  %686 = getelementptr i8, ptr %669, i64 24
+  %687 = load i8, ptr %686, align 1
+  %688 = and i8 %687, 1
   br label %or.end.i.i.i.i.i
 
 or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i38.i.i.i, %then.i.i36.i.i.i
-  %688 = phi i8 [ 1, %then.i.i36.i.i.i ], [ %687, %or.rhs.i.i38.i.i.i ]
-  %689 = getelementptr i8, ptr %668, i64 24
-  store i8 %688, ptr %689, align 1
-  %690 = load i32, ptr %669, align 4
-  %691 = add i32 %690, 1
-  store i32 %691, ptr %669, align 4
+  %689 = phi i8 [ 1, %then.i.i36.i.i.i ], [ %688, %or.rhs.i.i38.i.i.i ]
+  %690 = getelementptr i8, ptr %669, i64 24
+  store i8 %689, ptr %690, align 1
+  %691 = load i32, ptr %670, align 4
+  %692 = add i32 %691, 1
+  store i32 %692, ptr %670, align 4
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i35.i.i.i, %then5.i.i.i
-  %692 = load i8, ptr %229, align 1
-  %693 = trunc i8 %692 to i1
-  br i1 %693, label %then2.i.i.i.i, label %merge.i.i204
+  %693 = load i8, ptr %229, align 1
+  %694 = trunc i8 %693 to i1
+  br i1 %694, label %then2.i.i.i.i, label %merge.i.i204
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %694 = load ptr, ptr %152, align 8
-  %695 = getelementptr i8, ptr %694, i64 136
-  %696 = load ptr, ptr %695, align 8
-  %697 = load ptr, ptr %156, align 8
-  %698 = call i32 %696(ptr %697)
+  %695 = load ptr, ptr %152, align 8
+  %696 = getelementptr i8, ptr %695, i64 136
+  %697 = load ptr, ptr %696, align 8
+  %698 = load ptr, ptr %156, align 8
+  %699 = call i32 %697(ptr %698)
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge1.i.i.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge1.i.i.i ], [ %698, %then2.i.i.i.i ]
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge1.i.i.i ], [ %699, %then2.i.i.i.i ]
   %.not.i.i.i209 = icmp eq i32 %code.0.i.i.i, 0
   br i1 %.not.i.i.i209, label %merge.i.i204, label %"$route.exit.i.i"
 
 "$route.exit.i.i":                                ; preds = %merge4.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %699 = load ptr, ptr %152, align 8
-  %700 = getelementptr i8, ptr %699, i64 64
-  %701 = load ptr, ptr %700, align 8
-  %702 = load ptr, ptr %156, align 8
-  call void %701(ptr %702, ptr nonnull %cause.i.i.i.i)
+  %700 = load ptr, ptr %152, align 8
+  %701 = getelementptr i8, ptr %700, i64 64
+  %702 = load ptr, ptr %701, align 8
+  %703 = load ptr, ptr %156, align 8
+  call void %702(ptr %703, ptr nonnull %cause.i.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
@@ -9552,411 +9553,412 @@ merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %mer
 
 merge.i.i204:                                     ; preds = %merge4.i.i.i, %merge.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
-  %703 = load i8, ptr %262, align 1
-  %704 = trunc i8 %703 to i1
-  %.val36.i.pre52.i.i = load i8, ptr %627, align 1
-  br i1 %704, label %and.lhs.true.i.i, label %merge1.i.i205
+  %704 = load i8, ptr %262, align 1
+  %705 = trunc i8 %704 to i1
+  %.val36.i.pre52.i.i = load i8, ptr %628, align 1
+  br i1 %705, label %and.lhs.true.i.i, label %merge1.i.i205
 
 then2.i.i208:                                     ; preds = %and.lhs.true.i.i
-  %705 = load ptr, ptr %263, align 8
-  %706 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %300, ptr nonnull %281, ptr %705, ptr %2)
-  %.not27.i.i = icmp eq i32 %706, 0
+  %706 = load ptr, ptr %263, align 8
+  %707 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %301, ptr nonnull %282, ptr %706, ptr %2)
+  %.not27.i.i = icmp eq i32 %707, 0
   br i1 %.not27.i.i, label %merge5.i.i, label %common.ret
 
 and.lhs.true.i.i:                                 ; preds = %merge.i.i204
-  %707 = trunc i8 %.val36.i.pre52.i.i to i1
-  br i1 %707, label %merge1.i.i205, label %then2.i.i208
+  %708 = trunc i8 %.val36.i.pre52.i.i to i1
+  br i1 %708, label %merge1.i.i205, label %then2.i.i208
 
 merge5.i.i:                                       ; preds = %then2.i.i208
-  %708 = load ptr, ptr %263, align 8
-  %.val36.i.pre.i.i = load i8, ptr %627, align 1
+  %709 = load ptr, ptr %263, align 8
+  %.val36.i.pre.i.i = load i8, ptr %628, align 1
   br label %merge1.i.i205
 
 merge1.i.i205:                                    ; preds = %merge5.i.i, %and.lhs.true.i.i, %merge.i.i204
   %.val36.i.i.i = phi i8 [ %.val36.i.pre52.i.i, %and.lhs.true.i.i ], [ %.val36.i.pre.i.i, %merge5.i.i ], [ %.val36.i.pre52.i.i, %merge.i.i204 ]
-  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %708, %merge5.i.i ], [ null, %merge.i.i204 ]
-  call void @llvm.lifetime.start.p0(i64 120, ptr nonnull %args.i30.i.i)
+  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %709, %merge5.i.i ], [ null, %merge.i.i204 ]
+  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %args.i30.i.i)
   store i32 %.val.i196, ptr %args.i30.i.i, align 8
-  %709 = load ptr, ptr %205, align 8
-  %710 = getelementptr i8, ptr %709, i64 132
-  %711 = load i32, ptr %710, align 4
-  %712 = and i8 %.val36.i.i.i, 1
-  %713 = zext nneg i8 %712 to i32
-  %714 = add i32 %711, %713
-  store i32 %714, ptr %264, align 4
-  %715 = load i32, ptr %265, align 4
-  store i32 %715, ptr %266, align 8
-  %716 = load i32, ptr %267, align 4
-  %717 = add i32 %716, %713
-  store i32 %717, ptr %268, align 4
-  %718 = getelementptr i8, ptr %281, i64 248
-  store ptr %718, ptr %269, align 8
-  %719 = getelementptr i8, ptr %281, i64 288
-  store ptr %719, ptr %270, align 8
-  %720 = getelementptr i8, ptr %281, i64 328
-  %721 = load i64, ptr %720, align 8
-  store i64 %721, ptr %271, align 8
-  %722 = getelementptr i8, ptr %281, i64 336
-  %723 = load i64, ptr %722, align 8
-  store i64 %723, ptr %272, align 8
-  %724 = getelementptr i8, ptr %281, i64 344
-  %725 = load i64, ptr %724, align 8
-  store i64 %725, ptr %273, align 8
-  %726 = getelementptr i8, ptr %281, i64 352
-  %727 = load i64, ptr %726, align 8
-  store i64 %727, ptr %274, align 8
-  %728 = load <2 x ptr>, ptr %212, align 8, !noalias !30
-  %729 = load ptr, ptr %214, align 8, !noalias !30
-  %730 = load ptr, ptr %258, align 8
-  %731 = shufflevector <2 x ptr> %728, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %732 = insertelement <4 x ptr> %731, ptr %729, i64 2
-  %733 = insertelement <4 x ptr> %732, ptr %730, i64 3
-  store <4 x ptr> %733, ptr %275, align 8
-  %734 = load ptr, ptr %260, align 8
-  store ptr %734, ptr %276, align 8
+  %710 = load ptr, ptr %205, align 8
+  %711 = getelementptr i8, ptr %710, i64 132
+  %712 = load i32, ptr %711, align 4
+  %713 = and i8 %.val36.i.i.i, 1
+  %714 = zext nneg i8 %713 to i32
+  %715 = add i32 %712, %714
+  store i32 %715, ptr %264, align 4
+  %716 = load i32, ptr %265, align 4
+  store i32 %716, ptr %266, align 8
+  %717 = load i32, ptr %267, align 4
+  %718 = add i32 %717, %714
+  store i32 %718, ptr %268, align 4
+  %719 = getelementptr i8, ptr %282, i64 248
+  store ptr %719, ptr %269, align 8
+  %720 = getelementptr i8, ptr %282, i64 288
+  store ptr %720, ptr %270, align 8
+  %721 = getelementptr i8, ptr %282, i64 328
+  %722 = load i64, ptr %721, align 8
+  store i64 %722, ptr %271, align 8
+  %723 = getelementptr i8, ptr %282, i64 336
+  %724 = load i64, ptr %723, align 8
+  store i64 %724, ptr %272, align 8
+  %725 = getelementptr i8, ptr %282, i64 344
+  %726 = load i64, ptr %725, align 8
+  store i64 %726, ptr %273, align 8
+  %727 = getelementptr i8, ptr %282, i64 352
+  %728 = load i64, ptr %727, align 8
+  store i64 %728, ptr %274, align 8
+  %729 = load <2 x ptr>, ptr %212, align 8, !noalias !30
+  %730 = load ptr, ptr %214, align 8, !noalias !30
+  %731 = load ptr, ptr %258, align 8
+  %732 = shufflevector <2 x ptr> %729, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %733 = insertelement <4 x ptr> %732, ptr %730, i64 2
+  %734 = insertelement <4 x ptr> %733, ptr %731, i64 3
+  store <4 x ptr> %734, ptr %275, align 8
+  %735 = load ptr, ptr %260, align 8
+  store ptr %735, ptr %276, align 8
   store ptr %initial.0.i.i, ptr %277, align 8
-  %735 = load ptr, ptr %211, align 8
-  store ptr %735, ptr %278, align 8
-  %736 = load ptr, ptr %116, align 8
-  %.not.i.i31.i.i = icmp eq ptr %736, null
+  %736 = load ptr, ptr %211, align 8
+  store ptr %736, ptr %278, align 8
+  store i32 1, ptr %279, align 8
+  %737 = load ptr, ptr %116, align 8
+  %.not.i.i31.i.i = icmp eq ptr %737, null
   br i1 %.not.i.i31.i.i, label %"$Rank.watches_operations.exit.i49.i.i", label %then.i.i32.i.i
 
 "$Rank.watches_operations.exit.i49.i.i":          ; preds = %merge1.i.i205
-  %737 = load i8, ptr %229, align 1
-  %738 = trunc i8 %737 to i1
-  %739 = xor i1 %738, true
+  %738 = load i8, ptr %229, align 1
+  %739 = trunc i8 %738 to i1
+  %740 = xor i1 %739, true
   br label %merge.i.i.i206
 
 then.i.i32.i.i:                                   ; preds = %merge1.i.i205
-  %740 = getelementptr i8, ptr %736, i64 20
-  %741 = load i32, ptr %740, align 4
-  %742 = getelementptr i8, ptr %736, i64 16
-  %743 = load i32, ptr %742, align 4
-  %744 = icmp slt i32 %741, %743
-  br i1 %744, label %then.i.i.i46.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
+  %741 = getelementptr i8, ptr %737, i64 20
+  %742 = load i32, ptr %741, align 4
+  %743 = getelementptr i8, ptr %737, i64 16
+  %744 = load i32, ptr %743, align 4
+  %745 = icmp slt i32 %742, %744
+  br i1 %745, label %then.i.i.i46.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
 
 then.i.i.i46.i.i:                                 ; preds = %then.i.i32.i.i
-  %745 = getelementptr i8, ptr %736, i64 48
-  %746 = load ptr, ptr %745, align 8
-  %747 = sext i32 %741 to i64
-  %748 = getelementptr ptr, ptr %746, i64 %747
-  store ptr @"$string.49", ptr %748, align 8
-  %749 = load ptr, ptr %736, align 8
-  %750 = getelementptr i8, ptr %749, i64 400
-  %751 = load ptr, ptr %750, align 8
-  %752 = getelementptr i8, ptr %736, i64 8
-  %753 = load ptr, ptr %752, align 8
-  %754 = getelementptr i8, ptr %736, i64 32
-  %755 = load ptr, ptr %754, align 8
-  %756 = load i32, ptr %740, align 4
-  %757 = sext i32 %756 to i64
-  %758 = getelementptr ptr, ptr %755, i64 %757
-  %759 = load ptr, ptr %758, align 8
-  %760 = call i32 %751(ptr %753, ptr %759)
-  %.not.i.i.i47.i.i = icmp eq i32 %760, 0
+  %746 = getelementptr i8, ptr %737, i64 48
+  %747 = load ptr, ptr %746, align 8
+  %748 = sext i32 %742 to i64
+  %749 = getelementptr ptr, ptr %747, i64 %748
+  store ptr @"$string.49", ptr %749, align 8
+  %750 = load ptr, ptr %737, align 8
+  %751 = getelementptr i8, ptr %750, i64 400
+  %752 = load ptr, ptr %751, align 8
+  %753 = getelementptr i8, ptr %737, i64 8
+  %754 = load ptr, ptr %753, align 8
+  %755 = getelementptr i8, ptr %737, i64 32
+  %756 = load ptr, ptr %755, align 8
+  %757 = load i32, ptr %741, align 4
+  %758 = sext i32 %757 to i64
+  %759 = getelementptr ptr, ptr %756, i64 %758
+  %760 = load ptr, ptr %759, align 8
+  %761 = call i32 %752(ptr %754, ptr %760)
+  %.not.i.i.i47.i.i = icmp eq i32 %761, 0
   br i1 %.not.i.i.i47.i.i, label %or.rhs.i.i.i48.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
 
 or.rhs.i.i.i48.i.i:                               ; preds = %then.i.i.i46.i.i
-  %761 = getelementptr i8, ptr %736, i64 24
-  %762 = load i8, ptr %761, align 1
-  %763 = and i8 %762, 1
+  %762 = getelementptr i8, ptr %737, i64 24
+  %763 = load i8, ptr %762, align 1
+  %764 = and i8 %763, 1
   br label %"$Profile.begin_operation.exit.i.i33.i.i"
 
 "$Profile.begin_operation.exit.i.i33.i.i":        ; preds = %or.rhs.i.i.i48.i.i, %then.i.i.i46.i.i, %then.i.i32.i.i
-  %.sink.i.i.i34.i.i = phi i8 [ 1, %then.i.i.i46.i.i ], [ %763, %or.rhs.i.i.i48.i.i ], [ 1, %then.i.i32.i.i ]
-  %764 = getelementptr i8, ptr %736, i64 24
-  store i8 %.sink.i.i.i34.i.i, ptr %764, align 1
+  %.sink.i.i.i34.i.i = phi i8 [ 1, %then.i.i.i46.i.i ], [ %764, %or.rhs.i.i.i48.i.i ], [ 1, %then.i.i32.i.i ]
+  %765 = getelementptr i8, ptr %737, i64 24
+  store i8 %.sink.i.i.i34.i.i, ptr %765, align 1
   br label %merge.i.i.i206
 
 merge.i.i.i206:                                   ; preds = %"$Profile.begin_operation.exit.i.i33.i.i", %"$Rank.watches_operations.exit.i49.i.i"
-  %.not33.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i33.i.i" ], [ %739, %"$Rank.watches_operations.exit.i49.i.i" ]
+  %.not33.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i33.i.i" ], [ %740, %"$Rank.watches_operations.exit.i49.i.i" ]
   store ptr @"$string.49", ptr %147, align 8
-  store i32 %300, ptr %148, align 4
-  %765 = load i64, ptr %149, align 8
-  %766 = add i64 %765, 1
-  store i64 %766, ptr %149, align 8
-  %767 = load ptr, ptr %152, align 8
-  %768 = getelementptr i8, ptr %767, i64 296
-  %769 = load ptr, ptr %768, align 8
-  %770 = load ptr, ptr %156, align 8
-  %771 = call i32 %769(ptr %770, ptr nonnull %args.i30.i.i)
+  store i32 %301, ptr %148, align 4
+  %766 = load i64, ptr %149, align 8
+  %767 = add i64 %766, 1
+  store i64 %767, ptr %149, align 8
+  %768 = load ptr, ptr %152, align 8
+  %769 = getelementptr i8, ptr %768, i64 296
+  %770 = load ptr, ptr %769, align 8
+  %771 = load ptr, ptr %156, align 8
+  %772 = call i32 %770(ptr %771, ptr nonnull %args.i30.i.i)
   %.val.i35.i.i = load i8, ptr %159, align 1
-  %772 = trunc i8 %.val.i35.i.i to i1
-  %spec.select.i.i36.i.i = select i1 %772, i32 9, i32 %771
-  %773 = icmp ne i32 %spec.select.i.i36.i.i, 0
-  %brmerge.i37.i.i = or i1 %.not33.i.i.i, %773
+  %773 = trunc i8 %.val.i35.i.i to i1
+  %spec.select.i.i36.i.i = select i1 %773, i32 9, i32 %772
+  %774 = icmp ne i32 %spec.select.i.i36.i.i, 0
+  %brmerge.i37.i.i = or i1 %.not33.i.i.i, %774
   br i1 %brmerge.i37.i.i, label %merge1.i41.i.i, label %then2.i.i.i207
 
 then2.i.i.i207:                                   ; preds = %merge.i.i.i206
-  %774 = load ptr, ptr %116, align 8
-  %.not.i38.i.i.i = icmp eq ptr %774, null
+  %775 = load ptr, ptr %116, align 8
+  %.not.i38.i.i.i = icmp eq ptr %775, null
   br i1 %.not.i38.i.i.i, label %merge.i.i38.i.i, label %then.i39.i.i.i
 
 then.i39.i.i.i:                                   ; preds = %then2.i.i.i207
-  %775 = getelementptr i8, ptr %774, i64 20
-  %776 = load i32, ptr %775, align 4
-  %777 = getelementptr i8, ptr %774, i64 16
-  %778 = load i32, ptr %777, align 4
-  %779 = icmp slt i32 %776, %778
-  br i1 %779, label %then.i.i40.i.i.i, label %merge.i.i38.i.i
+  %776 = getelementptr i8, ptr %775, i64 20
+  %777 = load i32, ptr %776, align 4
+  %778 = getelementptr i8, ptr %775, i64 16
+  %779 = load i32, ptr %778, align 4
+  %780 = icmp slt i32 %777, %779
+  br i1 %780, label %then.i.i40.i.i.i, label %merge.i.i38.i.i
 
 then.i.i40.i.i.i:                                 ; preds = %then.i39.i.i.i
-  %780 = load ptr, ptr %774, align 8
-  %781 = getelementptr i8, ptr %780, i64 400
-  %782 = load ptr, ptr %781, align 8
-  %783 = getelementptr i8, ptr %774, i64 8
-  %784 = load ptr, ptr %783, align 8
-  %785 = getelementptr i8, ptr %774, i64 40
-  %786 = load ptr, ptr %785, align 8
-  %787 = sext i32 %776 to i64
-  %788 = getelementptr ptr, ptr %786, i64 %787
-  %789 = load ptr, ptr %788, align 8
-  %790 = call i32 %782(ptr %784, ptr %789)
-  %.not.i.i41.i.i.i = icmp eq i32 %790, 0
+  %781 = load ptr, ptr %775, align 8
+  %782 = getelementptr i8, ptr %781, i64 400
+  %783 = load ptr, ptr %782, align 8
+  %784 = getelementptr i8, ptr %775, i64 8
+  %785 = load ptr, ptr %784, align 8
+  %786 = getelementptr i8, ptr %775, i64 40
+  %787 = load ptr, ptr %786, align 8
+  %788 = sext i32 %777 to i64
+  %789 = getelementptr ptr, ptr %787, i64 %788
+  %790 = load ptr, ptr %789, align 8
+  %791 = call i32 %783(ptr %785, ptr %790)
+  %.not.i.i41.i.i.i = icmp eq i32 %791, 0
   br i1 %.not.i.i41.i.i.i, label %or.rhs.i.i42.i.i.i, label %or.end.i.i.i45.i.i
 
 or.rhs.i.i42.i.i.i:                               ; preds = %then.i.i40.i.i.i
-  %791 = getelementptr i8, ptr %774, i64 24
-  %792 = load i8, ptr %791, align 1
-  %793 = and i8 %792, 1
+  %792 = getelementptr i8, ptr %775, i64 24
+  %793 = load i8, ptr %792, align 1
+  %794 = and i8 %793, 1
   br label %or.end.i.i.i45.i.i
 
 or.end.i.i.i45.i.i:                               ; preds = %or.rhs.i.i42.i.i.i, %then.i.i40.i.i.i
-  %794 = phi i8 [ 1, %then.i.i40.i.i.i ], [ %793, %or.rhs.i.i42.i.i.i ]
-  %795 = getelementptr i8, ptr %774, i64 24
-  store i8 %794, ptr %795, align 1
-  %796 = load i32, ptr %775, align 4
-  %797 = add i32 %796, 1
-  store i32 %797, ptr %775, align 4
+  %795 = phi i8 [ 1, %then.i.i40.i.i.i ], [ %794, %or.rhs.i.i42.i.i.i ]
+  %796 = getelementptr i8, ptr %775, i64 24
+  store i8 %795, ptr %796, align 1
+  %797 = load i32, ptr %776, align 4
+  %798 = add i32 %797, 1
+  store i32 %798, ptr %776, align 4
   br label %merge.i.i38.i.i
 
 merge.i.i38.i.i:                                  ; preds = %or.end.i.i.i45.i.i, %then.i39.i.i.i, %then2.i.i.i207
-  %798 = load i8, ptr %229, align 1
-  %799 = trunc i8 %798 to i1
-  br i1 %799, label %then2.i.i40.i.i, label %"$routed_experts.exit.i.i"
+  %799 = load i8, ptr %229, align 1
+  %800 = trunc i8 %799 to i1
+  br i1 %800, label %then2.i.i40.i.i, label %"$routed_experts.exit.i.i"
 
 then2.i.i40.i.i:                                  ; preds = %merge.i.i38.i.i
-  %800 = load ptr, ptr %152, align 8
-  %801 = getelementptr i8, ptr %800, i64 136
-  %802 = load ptr, ptr %801, align 8
-  %803 = load ptr, ptr %156, align 8
-  %804 = call i32 %802(ptr %803)
+  %801 = load ptr, ptr %152, align 8
+  %802 = getelementptr i8, ptr %801, i64 136
+  %803 = load ptr, ptr %802, align 8
+  %804 = load ptr, ptr %156, align 8
+  %805 = call i32 %803(ptr %804)
   br label %merge1.i41.i.i
 
 merge1.i41.i.i:                                   ; preds = %then2.i.i40.i.i, %merge.i.i.i206
-  %code.0.i42.i.i = phi i32 [ %spec.select.i.i36.i.i, %merge.i.i.i206 ], [ %804, %then2.i.i40.i.i ]
+  %code.0.i42.i.i = phi i32 [ %spec.select.i.i36.i.i, %merge.i.i.i206 ], [ %805, %then2.i.i40.i.i ]
   %.not.i43.i.i = icmp eq i32 %code.0.i42.i.i, 0
   br i1 %.not.i43.i.i, label %"$routed_experts.exit.i.i", label %then5.i44.i.i
 
 then5.i44.i.i:                                    ; preds = %merge1.i41.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i29.i.i)
   store i8 0, ptr %cause.i.i29.i.i, align 8
-  %805 = load ptr, ptr %152, align 8
-  %806 = getelementptr i8, ptr %805, i64 64
-  %807 = load ptr, ptr %806, align 8
-  %808 = load ptr, ptr %156, align 8
-  call void %807(ptr %808, ptr nonnull %cause.i.i29.i.i)
+  %806 = load ptr, ptr %152, align 8
+  %807 = getelementptr i8, ptr %806, i64 64
+  %808 = load ptr, ptr %807, align 8
+  %809 = load ptr, ptr %156, align 8
+  call void %808(ptr %809, ptr nonnull %cause.i.i29.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i29.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i29.i.i)
   br label %"$routed_experts.exit.i.i"
 
 "$routed_experts.exit.i.i":                       ; preds = %then5.i44.i.i, %merge1.i41.i.i, %merge.i.i38.i.i
   %common.ret.op.i39.i.i = phi i32 [ %code.0.i42.i.i, %then5.i44.i.i ], [ 0, %merge1.i41.i.i ], [ 0, %merge.i.i38.i.i ]
-  call void @llvm.lifetime.end.p0(i64 120, ptr nonnull %args.i30.i.i)
+  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %args.i30.i.i)
   br label %"$feed_forward_block.exit"
 
 merge3.i:                                         ; preds = %merge.i200
-  %809 = load ptr, ptr %211, align 8
-  %810 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %300, ptr nonnull %281, ptr %809, ptr %2)
+  %810 = load ptr, ptr %211, align 8
+  %811 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %301, ptr nonnull %282, ptr %810, ptr %2)
   br label %"$feed_forward_block.exit"
 
 "$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge3.i
-  %common.ret.op.i199 = phi i32 [ %810, %merge3.i ], [ %common.ret.op.i39.i.i, %"$routed_experts.exit.i.i" ]
+  %common.ret.op.i199 = phi i32 [ %811, %merge3.i ], [ %common.ret.op.i39.i.i, %"$routed_experts.exit.i.i" ]
   %.not106 = icmp eq i32 %common.ret.op.i199, 0
   br i1 %.not106, label %forcond, label %common.ret
 
 merge9:                                           ; preds = %forcond, %merge5
   %.val40.i = phi ptr [ %199, %merge5 ], [ %.val26.i197, %forcond ]
   %.val39.i212 = phi i32 [ %198, %merge5 ], [ %.val.i196, %forcond ]
-  %811 = getelementptr i8, ptr %0, i64 1624
-  %812 = load ptr, ptr %811, align 8
-  %813 = getelementptr i8, ptr %0, i64 88
-  %814 = load ptr, ptr %813, align 8
-  %815 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val39.i212, ptr %.val40.i, i32 -1, ptr %812, ptr %814, i1 zeroext true, i1 zeroext false, ptr %2)
-  %.not.i213 = icmp eq i32 %815, 0
+  %812 = getelementptr i8, ptr %0, i64 1624
+  %813 = load ptr, ptr %812, align 8
+  %814 = getelementptr i8, ptr %0, i64 88
+  %815 = load ptr, ptr %814, align 8
+  %816 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val39.i212, ptr %.val40.i, i32 -1, ptr %813, ptr %815, i1 zeroext true, i1 zeroext false, ptr %2)
+  %.not.i213 = icmp eq i32 %816, 0
   br i1 %.not.i213, label %merge.i215, label %common.ret
 
 merge.i215:                                       ; preds = %merge9
-  %816 = getelementptr i8, ptr %0, i64 136
-  %817 = load i8, ptr %816, align 1
-  %818 = trunc i8 %817 to i1
-  br i1 %818, label %then2.i218, label %merge1.i216
+  %817 = getelementptr i8, ptr %0, i64 136
+  %818 = load i8, ptr %817, align 1
+  %819 = trunc i8 %818 to i1
+  br i1 %819, label %then2.i218, label %merge1.i216
 
 then2.i218:                                       ; preds = %merge.i215
-  %819 = getelementptr i8, ptr %1, i64 16
-  %820 = load i32, ptr %819, align 4
-  %821 = getelementptr i8, ptr %0, i64 1736
-  %822 = load ptr, ptr %821, align 8
+  %820 = getelementptr i8, ptr %1, i64 16
+  %821 = load i32, ptr %820, align 4
+  %822 = getelementptr i8, ptr %0, i64 1736
+  %823 = load ptr, ptr %822, align 8
   %.val42.i = load ptr, ptr %.sroa.479.0.rows.sroa_idx, align 8
-  %823 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val42.i, i32 0, i32 %820, ptr %822, ptr %2)
-  %.not35.i = icmp eq i32 %823, 0
+  %824 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val42.i, i32 0, i32 %821, ptr %823, ptr %2)
+  %.not35.i = icmp eq i32 %824, 0
   br i1 %.not35.i, label %merge5.i219, label %common.ret
 
 merge5.i219:                                      ; preds = %then2.i218
-  %.val43.i = load i32, ptr %819, align 4
+  %.val43.i = load i32, ptr %820, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i211)
-  %824 = sext i32 %.val43.i to i64
-  store i64 %824, ptr %args.i.i211, align 8
-  %825 = getelementptr i8, ptr %0, i64 156
-  %826 = load i32, ptr %825, align 4
-  %827 = sext i32 %826 to i64
-  %828 = shl nsw i64 %827, 2
-  %829 = getelementptr inbounds i8, ptr %args.i.i211, i64 8
-  store i64 %828, ptr %829, align 8
-  %830 = getelementptr inbounds i8, ptr %args.i.i211, i64 16
-  %831 = load <2 x ptr>, ptr %821, align 8
-  store <2 x ptr> %831, ptr %830, align 8
-  %832 = load ptr, ptr %116, align 8
-  %.not.i.i.i220 = icmp eq ptr %832, null
+  %825 = sext i32 %.val43.i to i64
+  store i64 %825, ptr %args.i.i211, align 8
+  %826 = getelementptr i8, ptr %0, i64 156
+  %827 = load i32, ptr %826, align 4
+  %828 = sext i32 %827 to i64
+  %829 = shl nsw i64 %828, 2
+  %830 = getelementptr inbounds i8, ptr %args.i.i211, i64 8
+  store i64 %829, ptr %830, align 8
+  %831 = getelementptr inbounds i8, ptr %args.i.i211, i64 16
+  %832 = load <2 x ptr>, ptr %822, align 8
+  store <2 x ptr> %832, ptr %831, align 8
+  %833 = load ptr, ptr %116, align 8
+  %.not.i.i.i220 = icmp eq ptr %833, null
   br i1 %.not.i.i.i220, label %"$Rank.watches_operations.exit.i.i240", label %then.i.i.i221
 
 "$Rank.watches_operations.exit.i.i240":           ; preds = %merge5.i219
-  %833 = getelementptr i8, ptr %0, i64 1912
-  %834 = load i8, ptr %833, align 1
-  %835 = trunc i8 %834 to i1
-  %836 = xor i1 %835, true
+  %834 = getelementptr i8, ptr %0, i64 1912
+  %835 = load i8, ptr %834, align 1
+  %836 = trunc i8 %835 to i1
+  %837 = xor i1 %836, true
   br label %merge.i.i224
 
 then.i.i.i221:                                    ; preds = %merge5.i219
-  %837 = getelementptr i8, ptr %832, i64 20
-  %838 = load i32, ptr %837, align 4
-  %839 = getelementptr i8, ptr %832, i64 16
-  %840 = load i32, ptr %839, align 4
-  %841 = icmp slt i32 %838, %840
-  br i1 %841, label %then.i.i.i.i237, label %"$Profile.begin_operation.exit.i.i.i222"
+  %838 = getelementptr i8, ptr %833, i64 20
+  %839 = load i32, ptr %838, align 4
+  %840 = getelementptr i8, ptr %833, i64 16
+  %841 = load i32, ptr %840, align 4
+  %842 = icmp slt i32 %839, %841
+  br i1 %842, label %then.i.i.i.i237, label %"$Profile.begin_operation.exit.i.i.i222"
 
 then.i.i.i.i237:                                  ; preds = %then.i.i.i221
-  %842 = getelementptr i8, ptr %832, i64 48
-  %843 = load ptr, ptr %842, align 8
-  %844 = sext i32 %838 to i64
-  %845 = getelementptr ptr, ptr %843, i64 %844
-  store ptr @"$string.51", ptr %845, align 8
-  %846 = load ptr, ptr %832, align 8
-  %847 = getelementptr i8, ptr %846, i64 400
-  %848 = load ptr, ptr %847, align 8
-  %849 = getelementptr i8, ptr %832, i64 8
-  %850 = load ptr, ptr %849, align 8
-  %851 = getelementptr i8, ptr %832, i64 32
-  %852 = load ptr, ptr %851, align 8
-  %853 = load i32, ptr %837, align 4
-  %854 = sext i32 %853 to i64
-  %855 = getelementptr ptr, ptr %852, i64 %854
-  %856 = load ptr, ptr %855, align 8
-  %857 = call i32 %848(ptr %850, ptr %856)
-  %.not.i.i.i.i238 = icmp eq i32 %857, 0
+  %843 = getelementptr i8, ptr %833, i64 48
+  %844 = load ptr, ptr %843, align 8
+  %845 = sext i32 %839 to i64
+  %846 = getelementptr ptr, ptr %844, i64 %845
+  store ptr @"$string.51", ptr %846, align 8
+  %847 = load ptr, ptr %833, align 8
+  %848 = getelementptr i8, ptr %847, i64 400
+  %849 = load ptr, ptr %848, align 8
+  %850 = getelementptr i8, ptr %833, i64 8
+  %851 = load ptr, ptr %850, align 8
+  %852 = getelementptr i8, ptr %833, i64 32
+  %853 = load ptr, ptr %852, align 8
+  %854 = load i32, ptr %838, align 4
+  %855 = sext i32 %854 to i64
+  %856 = getelementptr ptr, ptr %853, i64 %855
+  %857 = load ptr, ptr %856, align 8
+  %858 = call i32 %849(ptr %851, ptr %857)
+  %.not.i.i.i.i238 = icmp eq i32 %858, 0
   br i1 %.not.i.i.i.i238, label %or.rhs.i.i.i.i239, label %"$Profile.begin_operation.exit.i.i.i222"
 
 or.rhs.i.i.i.i239:                                ; preds = %then.i.i.i.i237
-  %858 = getelementptr i8, ptr %832, i64 24
-  %859 = load i8, ptr %858, align 1
-  %860 = and i8 %859, 1
+  %859 = getelementptr i8, ptr %833, i64 24
+  %860 = load i8, ptr %859, align 1
+  %861 = and i8 %860, 1
   br label %"$Profile.begin_operation.exit.i.i.i222"
 
 "$Profile.begin_operation.exit.i.i.i222":         ; preds = %or.rhs.i.i.i.i239, %then.i.i.i.i237, %then.i.i.i221
-  %.sink.i.i.i.i223 = phi i8 [ 1, %then.i.i.i.i237 ], [ %860, %or.rhs.i.i.i.i239 ], [ 1, %then.i.i.i221 ]
-  %861 = getelementptr i8, ptr %832, i64 24
-  store i8 %.sink.i.i.i.i223, ptr %861, align 1
+  %.sink.i.i.i.i223 = phi i8 [ 1, %then.i.i.i.i237 ], [ %861, %or.rhs.i.i.i.i239 ], [ 1, %then.i.i.i221 ]
+  %862 = getelementptr i8, ptr %833, i64 24
+  store i8 %.sink.i.i.i.i223, ptr %862, align 1
   br label %merge.i.i224
 
 merge.i.i224:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i222", %"$Rank.watches_operations.exit.i.i240"
-  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i222" ], [ %836, %"$Rank.watches_operations.exit.i.i240" ]
+  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i222" ], [ %837, %"$Rank.watches_operations.exit.i.i240" ]
   store ptr @"$string.51", ptr %147, align 8
   store i32 -1, ptr %148, align 4
-  %862 = load i64, ptr %149, align 8
-  %863 = add i64 %862, 1
-  store i64 %863, ptr %149, align 8
-  %864 = load ptr, ptr %152, align 8
-  %865 = getelementptr i8, ptr %864, i64 312
-  %866 = load ptr, ptr %865, align 8
-  %867 = load ptr, ptr %156, align 8
-  %868 = call i32 %866(ptr %867, ptr nonnull %args.i.i211)
+  %863 = load i64, ptr %149, align 8
+  %864 = add i64 %863, 1
+  store i64 %864, ptr %149, align 8
+  %865 = load ptr, ptr %152, align 8
+  %866 = getelementptr i8, ptr %865, i64 312
+  %867 = load ptr, ptr %866, align 8
+  %868 = load ptr, ptr %156, align 8
+  %869 = call i32 %867(ptr %868, ptr nonnull %args.i.i211)
   %.val.i.i225 = load i8, ptr %159, align 1
-  %869 = trunc i8 %.val.i.i225 to i1
-  %spec.select.i.i.i226 = select i1 %869, i32 9, i32 %868
-  %870 = icmp ne i32 %spec.select.i.i.i226, 0
-  %brmerge.i.i227 = or i1 %.not22.i.i, %870
+  %870 = trunc i8 %.val.i.i225 to i1
+  %spec.select.i.i.i226 = select i1 %870, i32 9, i32 %869
+  %871 = icmp ne i32 %spec.select.i.i.i226, 0
+  %brmerge.i.i227 = or i1 %.not22.i.i, %871
   br i1 %brmerge.i.i227, label %merge1.i.i232, label %then2.i.i228
 
 then2.i.i228:                                     ; preds = %merge.i.i224
-  %871 = load ptr, ptr %116, align 8
-  %.not.i25.i.i = icmp eq ptr %871, null
+  %872 = load ptr, ptr %116, align 8
+  %.not.i25.i.i = icmp eq ptr %872, null
   br i1 %.not.i25.i.i, label %merge.i.i.i229, label %then.i26.i.i
 
 then.i26.i.i:                                     ; preds = %then2.i.i228
-  %872 = getelementptr i8, ptr %871, i64 20
-  %873 = load i32, ptr %872, align 4
-  %874 = getelementptr i8, ptr %871, i64 16
-  %875 = load i32, ptr %874, align 4
-  %876 = icmp slt i32 %873, %875
-  br i1 %876, label %then.i.i27.i.i, label %merge.i.i.i229
+  %873 = getelementptr i8, ptr %872, i64 20
+  %874 = load i32, ptr %873, align 4
+  %875 = getelementptr i8, ptr %872, i64 16
+  %876 = load i32, ptr %875, align 4
+  %877 = icmp slt i32 %874, %876
+  br i1 %877, label %then.i.i27.i.i, label %merge.i.i.i229
 
 then.i.i27.i.i:                                   ; preds = %then.i26.i.i
-  %877 = load ptr, ptr %871, align 8
-  %878 = getelementptr i8, ptr %877, i64 400
-  %879 = load ptr, ptr %878, align 8
-  %880 = getelementptr i8, ptr %871, i64 8
-  %881 = load ptr, ptr %880, align 8
-  %882 = getelementptr i8, ptr %871, i64 40
-  %883 = load ptr, ptr %882, align 8
-  %884 = sext i32 %873 to i64
-  %885 = getelementptr ptr, ptr %883, i64 %884
-  %886 = load ptr, ptr %885, align 8
-  %887 = call i32 %879(ptr %881, ptr %886)
-  %.not.i.i28.i.i = icmp eq i32 %887, 0
+  %878 = load ptr, ptr %872, align 8
+  %879 = getelementptr i8, ptr %878, i64 400
+  %880 = load ptr, ptr %879, align 8
+  %881 = getelementptr i8, ptr %872, i64 8
+  %882 = load ptr, ptr %881, align 8
+  %883 = getelementptr i8, ptr %872, i64 40
+  %884 = load ptr, ptr %883, align 8
+  %885 = sext i32 %874 to i64
+  %886 = getelementptr ptr, ptr %884, i64 %885
+  %887 = load ptr, ptr %886, align 8
+  %888 = call i32 %880(ptr %882, ptr %887)
+  %.not.i.i28.i.i = icmp eq i32 %888, 0
   br i1 %.not.i.i28.i.i, label %or.rhs.i.i29.i.i, label %or.end.i.i.i.i236
 
 or.rhs.i.i29.i.i:                                 ; preds = %then.i.i27.i.i
-  %888 = getelementptr i8, ptr %871, i64 24
-  %889 = load i8, ptr %888, align 1
-  %890 = and i8 %889, 1
+  %889 = getelementptr i8, ptr %872, i64 24
+  %890 = load i8, ptr %889, align 1
+  %891 = and i8 %890, 1
   br label %or.end.i.i.i.i236
 
 or.end.i.i.i.i236:                                ; preds = %or.rhs.i.i29.i.i, %then.i.i27.i.i
-  %891 = phi i8 [ 1, %then.i.i27.i.i ], [ %890, %or.rhs.i.i29.i.i ]
-  %892 = getelementptr i8, ptr %871, i64 24
-  store i8 %891, ptr %892, align 1
-  %893 = load i32, ptr %872, align 4
-  %894 = add i32 %893, 1
-  store i32 %894, ptr %872, align 4
+  %892 = phi i8 [ 1, %then.i.i27.i.i ], [ %891, %or.rhs.i.i29.i.i ]
+  %893 = getelementptr i8, ptr %872, i64 24
+  store i8 %892, ptr %893, align 1
+  %894 = load i32, ptr %873, align 4
+  %895 = add i32 %894, 1
+  store i32 %895, ptr %873, align 4
   br label %merge.i.i.i229
 
 merge.i.i.i229:                                   ; preds = %or.end.i.i.i.i236, %then.i26.i.i, %then2.i.i228
-  %895 = getelementptr i8, ptr %0, i64 1912
-  %896 = load i8, ptr %895, align 1
-  %897 = trunc i8 %896 to i1
-  br i1 %897, label %then2.i.i.i231, label %"$exchange_logits.exit.i"
+  %896 = getelementptr i8, ptr %0, i64 1912
+  %897 = load i8, ptr %896, align 1
+  %898 = trunc i8 %897 to i1
+  br i1 %898, label %then2.i.i.i231, label %"$exchange_logits.exit.i"
 
 then2.i.i.i231:                                   ; preds = %merge.i.i.i229
-  %898 = load ptr, ptr %152, align 8
-  %899 = getelementptr i8, ptr %898, i64 136
-  %900 = load ptr, ptr %899, align 8
-  %901 = load ptr, ptr %156, align 8
-  %902 = call i32 %900(ptr %901)
+  %899 = load ptr, ptr %152, align 8
+  %900 = getelementptr i8, ptr %899, i64 136
+  %901 = load ptr, ptr %900, align 8
+  %902 = load ptr, ptr %156, align 8
+  %903 = call i32 %901(ptr %902)
   br label %merge1.i.i232
 
 merge1.i.i232:                                    ; preds = %then2.i.i.i231, %merge.i.i224
-  %code.0.i.i233 = phi i32 [ %spec.select.i.i.i226, %merge.i.i224 ], [ %902, %then2.i.i.i231 ]
+  %code.0.i.i233 = phi i32 [ %spec.select.i.i.i226, %merge.i.i224 ], [ %903, %then2.i.i.i231 ]
   %.not.i.i234 = icmp eq i32 %code.0.i.i233, 0
   br i1 %.not.i.i234, label %"$exchange_logits.exit.i", label %then5.i.i235
 
 then5.i.i235:                                     ; preds = %merge1.i.i232
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i210)
   store i8 0, ptr %cause.i.i.i210, align 8
-  %903 = load ptr, ptr %152, align 8
-  %904 = getelementptr i8, ptr %903, i64 64
-  %905 = load ptr, ptr %904, align 8
-  %906 = load ptr, ptr %156, align 8
-  call void %905(ptr %906, ptr nonnull %cause.i.i.i210)
+  %904 = load ptr, ptr %152, align 8
+  %905 = getelementptr i8, ptr %904, i64 64
+  %906 = load ptr, ptr %905, align 8
+  %907 = load ptr, ptr %156, align 8
+  call void %906(ptr %907, ptr nonnull %cause.i.i.i210)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i210, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i210)
   br label %"$exchange_logits.exit.i"
@@ -9968,30 +9970,30 @@ then5.i.i235:                                     ; preds = %merge1.i.i232
 
 merge1.i216:                                      ; preds = %merge.i215
   %.val.i217 = load i32, ptr %0, align 4
-  %907 = getelementptr i8, ptr %0, i64 4
-  %.val36.i = load i32, ptr %907, align 4
-  %908 = getelementptr i8, ptr %1, i64 16
-  %.val37.i = load i32, ptr %908, align 4
-  %909 = sext i32 %.val37.i to i64
-  %910 = sext i32 %.val36.i to i64
-  %911 = add nsw i64 %910, -1
-  %912 = add nsw i64 %911, %909
-  %913 = sdiv i64 %912, %910
-  %914 = trunc i64 %913 to i32
-  %915 = mul i32 %.val.i217, %914
-  %916 = call i32 @llvm.smax.i32(i32 %915, i32 0)
-  %917 = call i32 @llvm.smin.i32(i32 %916, i32 %.val37.i)
-  %918 = sub i32 %.val37.i, %917
-  %919 = call i32 @llvm.smax.i32(i32 %918, i32 0)
-  %920 = call i32 @llvm.smin.i32(i32 %919, i32 %914)
-  %921 = icmp eq i32 %920, 0
-  br i1 %921, label %common.ret, label %merge10.i
+  %908 = getelementptr i8, ptr %0, i64 4
+  %.val36.i = load i32, ptr %908, align 4
+  %909 = getelementptr i8, ptr %1, i64 16
+  %.val37.i = load i32, ptr %909, align 4
+  %910 = sext i32 %.val37.i to i64
+  %911 = sext i32 %.val36.i to i64
+  %912 = add nsw i64 %911, -1
+  %913 = add nsw i64 %912, %910
+  %914 = sdiv i64 %913, %911
+  %915 = trunc i64 %914 to i32
+  %916 = mul i32 %.val.i217, %915
+  %917 = call i32 @llvm.smax.i32(i32 %916, i32 0)
+  %918 = call i32 @llvm.smin.i32(i32 %917, i32 %.val37.i)
+  %919 = sub i32 %.val37.i, %918
+  %920 = call i32 @llvm.smax.i32(i32 %919, i32 0)
+  %921 = call i32 @llvm.smin.i32(i32 %920, i32 %915)
+  %922 = icmp eq i32 %921, 0
+  br i1 %922, label %common.ret, label %merge10.i
 
 merge10.i:                                        ; preds = %merge1.i216
-  %922 = getelementptr i8, ptr %0, i64 1744
-  %923 = load ptr, ptr %922, align 8
+  %923 = getelementptr i8, ptr %0, i64 1744
+  %924 = load ptr, ptr %923, align 8
   %.val41.i = load ptr, ptr %.sroa.479.0.rows.sroa_idx, align 8
-  %924 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val41.i, i32 %917, i32 %920, ptr %923, ptr %2)
+  %925 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val41.i, i32 %918, i32 %921, ptr %924, ptr %2)
   br label %common.ret
 }
 
@@ -10196,143 +10198,149 @@ entry:
   store ptr %3, ptr %8, align 8
   %9 = getelementptr inbounds i8, ptr %args, i64 40
   store ptr %5, ptr %9, align 8
-  %10 = getelementptr i8, ptr %0, i64 1904
+  %10 = getelementptr i8, ptr %0, i64 1624
   %11 = load ptr, ptr %10, align 8
-  %.not.i = icmp eq ptr %11, null
+  %12 = icmp eq ptr %11, %5
+  %13 = zext i1 %12 to i32
+  %14 = getelementptr inbounds i8, ptr %args, i64 48
+  store i32 %13, ptr %14, align 8
+  %15 = getelementptr i8, ptr %0, i64 1904
+  %16 = load ptr, ptr %15, align 8
+  %.not.i = icmp eq ptr %16, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
 
 "$Rank.watches_operations.exit":                  ; preds = %entry
-  %12 = getelementptr i8, ptr %0, i64 1912
-  %13 = load i8, ptr %12, align 1
-  %14 = trunc i8 %13 to i1
-  %15 = xor i1 %14, true
+  %17 = getelementptr i8, ptr %0, i64 1912
+  %18 = load i8, ptr %17, align 1
+  %19 = trunc i8 %18 to i1
+  %20 = xor i1 %19, true
   br label %merge
 
 then.i:                                           ; preds = %entry
-  %16 = getelementptr i8, ptr %11, i64 20
-  %17 = load i32, ptr %16, align 4
-  %18 = getelementptr i8, ptr %11, i64 16
-  %19 = load i32, ptr %18, align 4
-  %20 = icmp slt i32 %17, %19
-  br i1 %20, label %then.i.i, label %"$Profile.begin_operation.exit.i"
+  %21 = getelementptr i8, ptr %16, i64 20
+  %22 = load i32, ptr %21, align 4
+  %23 = getelementptr i8, ptr %16, i64 16
+  %24 = load i32, ptr %23, align 4
+  %25 = icmp slt i32 %22, %24
+  br i1 %25, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
 then.i.i:                                         ; preds = %then.i
-  %21 = getelementptr i8, ptr %11, i64 48
-  %22 = load ptr, ptr %21, align 8
-  %23 = sext i32 %17 to i64
-  %24 = getelementptr ptr, ptr %22, i64 %23
-  store ptr %2, ptr %24, align 8
-  %25 = load ptr, ptr %11, align 8
-  %26 = getelementptr i8, ptr %25, i64 400
+  %26 = getelementptr i8, ptr %16, i64 48
   %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr i8, ptr %11, i64 8
-  %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr i8, ptr %11, i64 32
-  %31 = load ptr, ptr %30, align 8
-  %32 = load i32, ptr %16, align 4
-  %33 = sext i32 %32 to i64
-  %34 = getelementptr ptr, ptr %31, i64 %33
-  %35 = load ptr, ptr %34, align 8
-  %36 = tail call i32 %27(ptr %29, ptr %35)
-  %.not.i.i = icmp eq i32 %36, 0
+  %28 = sext i32 %22 to i64
+  %29 = getelementptr ptr, ptr %27, i64 %28
+  store ptr %2, ptr %29, align 8
+  %30 = load ptr, ptr %16, align 8
+  %31 = getelementptr i8, ptr %30, i64 400
+  %32 = load ptr, ptr %31, align 8
+  %33 = getelementptr i8, ptr %16, i64 8
+  %34 = load ptr, ptr %33, align 8
+  %35 = getelementptr i8, ptr %16, i64 32
+  %36 = load ptr, ptr %35, align 8
+  %37 = load i32, ptr %21, align 4
+  %38 = sext i32 %37 to i64
+  %39 = getelementptr ptr, ptr %36, i64 %38
+  %40 = load ptr, ptr %39, align 8
+  %41 = tail call i32 %32(ptr %34, ptr %40)
+  %.not.i.i = icmp eq i32 %41, 0
   br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
 
 or.rhs.i.i:                                       ; preds = %then.i.i
-  %37 = getelementptr i8, ptr %11, i64 24
-  %38 = load i8, ptr %37, align 1
-  %39 = and i8 %38, 1
+  %42 = getelementptr i8, ptr %16, i64 24
+  %43 = load i8, ptr %42, align 1
+  %44 = and i8 %43, 1
   br label %"$Profile.begin_operation.exit.i"
 
 "$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %39, %or.rhs.i.i ], [ 1, %then.i ]
-  %40 = getelementptr i8, ptr %11, i64 24
-  store i8 %.sink.i.i, ptr %40, align 1
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %44, %or.rhs.i.i ], [ 1, %then.i ]
+  %45 = getelementptr i8, ptr %16, i64 24
+  store i8 %.sink.i.i, ptr %45, align 1
   br label %merge
 
 merge:                                            ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not19 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %15, %"$Rank.watches_operations.exit" ]
-  %41 = getelementptr i8, ptr %0, i64 1920
-  store ptr @"$string.38", ptr %41, align 8
-  %42 = getelementptr i8, ptr %0, i64 1928
-  store i32 %1, ptr %42, align 4
-  %43 = getelementptr i8, ptr %0, i64 1936
-  %44 = load i64, ptr %43, align 8
-  %45 = add i64 %44, 1
-  store i64 %45, ptr %43, align 8
-  %46 = getelementptr i8, ptr %0, i64 16
-  %47 = load ptr, ptr %46, align 8
-  %48 = getelementptr i8, ptr %47, i64 264
-  %49 = load ptr, ptr %48, align 8
-  %50 = getelementptr i8, ptr %0, i64 24
-  %51 = load ptr, ptr %50, align 8
-  %52 = call i32 %49(ptr %51, ptr nonnull %args)
-  %53 = getelementptr i8, ptr %0, i64 1913
-  %.val = load i8, ptr %53, align 1
-  %54 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %54, i32 9, i32 %52
-  %55 = icmp ne i32 %spec.select.i, 0
-  %brmerge = or i1 %.not19, %55
+  %.not21 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %20, %"$Rank.watches_operations.exit" ]
+  %46 = getelementptr i8, ptr %0, i64 1920
+  store ptr @"$string.38", ptr %46, align 8
+  %47 = getelementptr i8, ptr %0, i64 1928
+  store i32 %1, ptr %47, align 4
+  %48 = getelementptr i8, ptr %0, i64 1936
+  %49 = load i64, ptr %48, align 8
+  %50 = add i64 %49, 1
+  store i64 %50, ptr %48, align 8
+  %51 = getelementptr i8, ptr %0, i64 16
+  %52 = load ptr, ptr %51, align 8
+  %53 = getelementptr i8, ptr %52, i64 264
+  %54 = load ptr, ptr %53, align 8
+  %55 = getelementptr i8, ptr %0, i64 24
+  %56 = load ptr, ptr %55, align 8
+  %57 = call i32 %54(ptr %56, ptr nonnull %args)
+  %58 = getelementptr i8, ptr %0, i64 1913
+  %.val = load i8, ptr %58, align 1
+  %59 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %59, i32 9, i32 %57
+  %60 = icmp ne i32 %spec.select.i, 0
+  %brmerge = or i1 %.not21, %60
   br i1 %brmerge, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
-  %56 = load ptr, ptr %10, align 8
-  %.not.i22 = icmp eq ptr %56, null
-  br i1 %.not.i22, label %merge.i, label %then.i23
+  %61 = load ptr, ptr %15, align 8
+  %.not.i24 = icmp eq ptr %61, null
+  br i1 %.not.i24, label %merge.i, label %then.i25
 
-then.i23:                                         ; preds = %then2
-  %57 = getelementptr i8, ptr %56, i64 20
-  %58 = load i32, ptr %57, align 4
-  %59 = getelementptr i8, ptr %56, i64 16
-  %60 = load i32, ptr %59, align 4
-  %61 = icmp slt i32 %58, %60
-  br i1 %61, label %then.i.i24, label %merge.i
+then.i25:                                         ; preds = %then2
+  %62 = getelementptr i8, ptr %61, i64 20
+  %63 = load i32, ptr %62, align 4
+  %64 = getelementptr i8, ptr %61, i64 16
+  %65 = load i32, ptr %64, align 4
+  %66 = icmp slt i32 %63, %65
+  br i1 %66, label %then.i.i26, label %merge.i
 
-then.i.i24:                                       ; preds = %then.i23
-  %62 = load ptr, ptr %56, align 8
-  %63 = getelementptr i8, ptr %62, i64 400
-  %64 = load ptr, ptr %63, align 8
-  %65 = getelementptr i8, ptr %56, i64 8
-  %66 = load ptr, ptr %65, align 8
-  %67 = getelementptr i8, ptr %56, i64 40
-  %68 = load ptr, ptr %67, align 8
-  %69 = sext i32 %58 to i64
-  %70 = getelementptr ptr, ptr %68, i64 %69
+then.i.i26:                                       ; preds = %then.i25
+  %67 = load ptr, ptr %61, align 8
+  %68 = getelementptr i8, ptr %67, i64 400
+  %69 = load ptr, ptr %68, align 8
+  %70 = getelementptr i8, ptr %61, i64 8
   %71 = load ptr, ptr %70, align 8
-  %72 = call i32 %64(ptr %66, ptr %71)
-  %.not.i.i25 = icmp eq i32 %72, 0
-  br i1 %.not.i.i25, label %or.rhs.i.i26, label %or.end.i.i
+  %72 = getelementptr i8, ptr %61, i64 40
+  %73 = load ptr, ptr %72, align 8
+  %74 = sext i32 %63 to i64
+  %75 = getelementptr ptr, ptr %73, i64 %74
+  %76 = load ptr, ptr %75, align 8
+  %77 = call i32 %69(ptr %71, ptr %76)
+  %.not.i.i27 = icmp eq i32 %77, 0
+  br i1 %.not.i.i27, label %or.rhs.i.i28, label %or.end.i.i
 
-or.rhs.i.i26:                                     ; preds = %then.i.i24
-  %73 = getelementptr i8, ptr %56, i64 24
-  %74 = load i8, ptr %73, align 1
-  %75 = and i8 %74, 1
+or.rhs.i.i28:                                     ; preds = %then.i.i26
+  %78 = getelementptr i8, ptr %61, i64 24
+  %79 = load i8, ptr %78, align 1
+  %80 = and i8 %79, 1
   br label %or.end.i.i
 
-or.end.i.i:                                       ; preds = %or.rhs.i.i26, %then.i.i24
-  %76 = phi i8 [ 1, %then.i.i24 ], [ %75, %or.rhs.i.i26 ]
-  %77 = getelementptr i8, ptr %56, i64 24
-  store i8 %76, ptr %77, align 1
-  %78 = load i32, ptr %57, align 4
-  %79 = add i32 %78, 1
-  store i32 %79, ptr %57, align 4
+or.end.i.i:                                       ; preds = %or.rhs.i.i28, %then.i.i26
+  %81 = phi i8 [ 1, %then.i.i26 ], [ %80, %or.rhs.i.i28 ]
+  %82 = getelementptr i8, ptr %61, i64 24
+  store i8 %81, ptr %82, align 1
+  %83 = load i32, ptr %62, align 4
+  %84 = add i32 %83, 1
+  store i32 %84, ptr %62, align 4
   br label %merge.i
 
-merge.i:                                          ; preds = %or.end.i.i, %then.i23, %then2
-  %80 = getelementptr i8, ptr %0, i64 1912
-  %81 = load i8, ptr %80, align 1
-  %82 = trunc i8 %81 to i1
-  br i1 %82, label %then2.i, label %common.ret
+merge.i:                                          ; preds = %or.end.i.i, %then.i25, %then2
+  %85 = getelementptr i8, ptr %0, i64 1912
+  %86 = load i8, ptr %85, align 1
+  %87 = trunc i8 %86 to i1
+  br i1 %87, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
-  %83 = load ptr, ptr %46, align 8
-  %84 = getelementptr i8, ptr %83, i64 136
-  %85 = load ptr, ptr %84, align 8
-  %86 = load ptr, ptr %50, align 8
-  %87 = call i32 %85(ptr %86)
+  %88 = load ptr, ptr %51, align 8
+  %89 = getelementptr i8, ptr %88, i64 136
+  %90 = load ptr, ptr %89, align 8
+  %91 = load ptr, ptr %55, align 8
+  %92 = call i32 %90(ptr %91)
   br label %merge1
 
 merge1:                                           ; preds = %then2.i, %merge
-  %code.0 = phi i32 [ %spec.select.i, %merge ], [ %87, %then2.i ]
+  %code.0 = phi i32 [ %spec.select.i, %merge ], [ %92, %then2.i ]
   %.not = icmp eq i32 %code.0, 0
   br i1 %.not, label %common.ret, label %then5
 
@@ -10343,11 +10351,11 @@ common.ret:                                       ; preds = %merge.i, %merge1, %
 then5:                                            ; preds = %merge1
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %88 = load ptr, ptr %46, align 8
-  %89 = getelementptr i8, ptr %88, i64 64
-  %90 = load ptr, ptr %89, align 8
-  %91 = load ptr, ptr %50, align 8
-  call void %90(ptr %91, ptr nonnull %cause.i)
+  %93 = load ptr, ptr %51, align 8
+  %94 = getelementptr i8, ptr %93, i64 64
+  %95 = load ptr, ptr %94, align 8
+  %96 = load ptr, ptr %55, align 8
+  call void %95(ptr %96, ptr nonnull %cause.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %6)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
@@ -34057,7 +34065,7 @@ then2.i.i71.i:                                    ; preds = %then18.i
 
 merge13.i:                                        ; preds = %merge1.i38
   %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 8, ptr %91, ptr %3)
+  %92 = call i32 %83(i32 9, ptr %91, ptr %3)
   %.not.i39 = icmp eq i32 %92, 0
   br i1 %.not.i39, label %merge21.i, label %then8
 
@@ -34078,7 +34086,7 @@ or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
 
 or.lhs.false28.i:                                 ; preds = %merge21.i
   %97 = load i32, ptr %93, align 4
-  %.not63.i = icmp eq i32 %97, 8
+  %.not63.i = icmp eq i32 %97, 9
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i

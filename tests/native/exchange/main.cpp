@@ -9,6 +9,7 @@
 namespace {
 
 using exchange::Call;
+using exchange::Producers;
 using glm::collectives::Turns;
 
 constexpr int32_t kMostSteps = 4;
@@ -23,6 +24,19 @@ struct Graph {
   std::vector<int32_t> turns;
   int32_t last;
 };
+
+struct Rules {
+  bool uses_turns;
+  Producers producers;
+};
+
+bool read_rules(const std::string& name, Rules& rules) {
+  rules.uses_turns = name != "one-buffer";
+  rules.producers =
+      name == "early-producers" ? Producers::do_not_wait : Producers::wait;
+  return name == "turns" || !rules.uses_turns ||
+         rules.producers == Producers::do_not_wait;
+}
 
 Graph captured(Turns& turns, int32_t count) {
   Graph graph;
@@ -44,11 +58,11 @@ std::vector<Call> calls_of(std::mt19937_64& random, bool uses_turns) {
     if (kind == 2) {
       const int32_t count = any(random, 1, kMostInGraph);
       for (int32_t i = 0; i < count; ++i)
-        calls.push_back({num_rows, turns.next()});
+        calls.push_back({num_rows, turns.next(), any(random, 0, 1) == 1});
       continue;
     }
     for (const int32_t turn : graphs[kind].turns)
-      calls.push_back({num_rows, turn});
+      calls.push_back({num_rows, turn, any(random, 0, 1) == 1});
     turns.replay(graphs[kind].last);
   }
   if (!uses_turns)
@@ -65,17 +79,19 @@ int fail(const std::string& fault, uint64_t seed) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::printf("usage: exchange SCHEDULES SEED turns|one-buffer\n");
+  Rules rules = {};
+  if (argc != 4 || !read_rules(argv[3], rules)) {
+    std::printf(
+        "usage: exchange SCHEDULES SEED turns|one-buffer|early-producers\n");
     return 2;
   }
   const uint64_t count = std::strtoull(argv[1], nullptr, 10);
   const uint64_t first = std::strtoull(argv[2], nullptr, 10);
-  const bool uses_turns = std::string(argv[3]) == "turns";
   for (uint64_t seed = first; seed < first + count; ++seed) {
     std::mt19937_64 random(seed);
     const int32_t world_size = 1 << any(random, 1, 3);
-    exchange::Ranks ranks(world_size, calls_of(random, uses_turns), random());
+    exchange::Ranks ranks(world_size, calls_of(random, rules.uses_turns),
+                          rules.producers, random());
     const std::string fault = ranks.run();
     if (!fault.empty()) return fail(fault, seed);
   }

@@ -7,9 +7,11 @@ namespace exchange {
 
 using glm::collectives::kNumTurns;
 
-Ranks::Ranks(int32_t world_size, std::vector<Call> calls, uint64_t seed)
+Ranks::Ranks(int32_t world_size, std::vector<Call> calls, Producers producers,
+             uint64_t seed)
     : world_size_(world_size),
       calls_(std::move(calls)),
+      producers_(producers),
       random_(seed),
       ranks_(static_cast<size_t>(world_size)) {
   const auto places = static_cast<size_t>(kNumTurns * world_size * kMostRows);
@@ -25,18 +27,38 @@ int32_t Ranks::value(size_t call, int32_t sender, int32_t row) const {
   return (static_cast<int32_t>(call) * world_size_ + sender) * kMostRows + row;
 }
 
+bool Ranks::begins_early(size_t call) const {
+  return producers_ == Producers::do_not_wait && call > 0 &&
+         call < calls_.size() && calls_[call].is_sent_ahead;
+}
+
 void Ranks::begin(int32_t number) {
+  const size_t call = ranks_[static_cast<size_t>(number)].call;
+  if (call == calls_.size()) return;
+  if (!begins_early(call)) add_sends(number, call);
+  if (begins_early(call + 1)) add_sends(number, call + 1);
+  add_reads(number);
+}
+
+void Ranks::add_sends(int32_t number, size_t index) {
+  const Call& call = calls_[index];
+  for (int32_t peer = 0; peer < world_size_; ++peer)
+    for (int32_t row = 0; row < call.num_rows && peer != number; ++row)
+      ranks_[static_cast<size_t>(number)].unsent.push_back(
+          {peer, place(call.turn, number, row), value(index, number, row)});
+}
+
+void Ranks::add_reads(int32_t number) {
   Rank& rank = ranks_[static_cast<size_t>(number)];
-  if (rank.call == calls_.size()) return;
   const Call& call = calls_[rank.call];
-  for (int32_t peer = 0; peer < world_size_; ++peer) {
-    if (peer == number) continue;
-    for (int32_t row = 0; row < call.num_rows; ++row) {
-      rank.unsent.push_back(
-          {peer, place(call.turn, number, row), value(rank.call, number, row)});
+  for (int32_t peer = 0; peer < world_size_; ++peer)
+    for (int32_t row = 0; row < call.num_rows && peer != number; ++row)
       rank.unread.push_back(peer * kMostRows + row);
-    }
-  }
+}
+
+bool Ranks::is_producing(const Rank& rank) const {
+  return producers_ == Producers::wait && calls_[rank.call].is_sent_ahead &&
+         !rank.unsent.empty();
 }
 
 bool Ranks::has_ended(int32_t rank) const {
@@ -68,7 +90,7 @@ void Ranks::deliver() {
 
 void Ranks::read(int32_t number) {
   Rank& rank = ranks_[static_cast<size_t>(number)];
-  if (rank.unread.empty()) return;
+  if (rank.unread.empty() || is_producing(rank)) return;
   const size_t at = any(rank.unread.size());
   const int32_t peer = rank.unread[at] / kMostRows;
   const int32_t row = rank.unread[at] % kMostRows;

@@ -16,7 +16,10 @@ constexpr int32_t kAbsent = -1;
 struct Call {
   int32_t num_rows;
   int32_t turn;
+  bool is_sent_ahead;
 };
+
+enum class Producers { wait, do_not_wait };
 
 struct Store {
   int32_t target;
@@ -34,13 +37,18 @@ struct Rank {
 
 class Ranks {
  public:
-  Ranks(int32_t world_size, std::vector<Call> calls, uint64_t seed);
+  Ranks(int32_t world_size, std::vector<Call> calls, Producers producers,
+        uint64_t seed);
   std::string run();
 
  private:
   int32_t place(int32_t turn, int32_t sender, int32_t row) const;
   int32_t value(size_t call, int32_t sender, int32_t row) const;
   void begin(int32_t rank);
+  bool begins_early(size_t call) const;
+  void add_sends(int32_t rank, size_t call);
+  void add_reads(int32_t rank);
+  bool is_producing(const Rank& rank) const;
   bool has_ended(int32_t rank) const;
   void step();
   void send(Rank& rank);
@@ -53,6 +61,7 @@ class Ranks {
 
   const int32_t world_size_;
   const std::vector<Call> calls_;
+  const Producers producers_;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
   std::vector<Store> under_way_;

@@ -1,0 +1,18 @@
+#ifndef GLM_COLLECTIVES_PEER_PEER_ROWS_HPP
+#define GLM_COLLECTIVES_PEER_PEER_ROWS_HPP
+
+#include <cstdint>
+
+namespace glm::collectives {
+
+constexpr int32_t kMaxRanks = 8;
+constexpr int32_t kMostRowsSentAhead = 16;
+
+struct PeerRows {
+  int32_t count;
+  void* of[kMaxRanks - 1];
+};
+
+}
+
+#endif

@@ -1,0 +1,28 @@
+#ifndef GLM_COLLECTIVES_PEER_SEND_AHEAD_HPP
+#define GLM_COLLECTIVES_PEER_SEND_AHEAD_HPP
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "native/collectives/peer/canonical_nans.hpp"
+#include "native/collectives/peer/peer_rows.hpp"
+#include "native/ptx/system_memory.hpp"
+
+namespace glm::collectives {
+
+constexpr int32_t kWordsElements = 4;
+
+__device__ inline void send_ahead(const PeerRows& peers, int64_t element,
+                                  const uint2& pairs) {
+  if (peers.count == 0) return;
+  const uint2 words = with_canonical_nans(pairs);
+#pragma unroll 1
+  for (int32_t i = 0; i < peers.count; ++i)
+    ptx::store_to_system(
+        static_cast<uint2*>(peers.of[i]) + element / kWordsElements, words);
+}
+
+}
+
+#endif

@@ -1,0 +1,265 @@
+"""`linear` and `experts` that say that their output is a part of a sum over the ranks.
+
+The sums that `reduce_add_norm_quantise` makes of it have the bits of those without a word about it,
+whether the producer stores the parts into the other ranks' memory (a GPU a rank, few rows) or not.
+"""
+
+import ctypes
+from ctypes import addressof
+
+import numpy as np
+import pytest
+
+from tests import shapes
+from tests.devices import num_devices
+from tests.native import calls as op
+from tests.native.ranks import on_ranks
+from tests.native.test_graphs import capture
+from tools.bindings.backend import BF16, FP8, BackendError, address, constants
+
+DTYPES = {"bf16": BF16, "fp8": FP8}
+ROWS = (1, 2, 3, 7, 8, 16, 17)
+PER_STEP = 2
+NUM_STEPS = 40
+WORLD_SIZES = (2, 4, 8)
+NUM_EXPERTS, TOP_K = 6, 3
+INVALID = constants()["GLM_INVALID_ARGUMENT"]
+
+
+@pytest.fixture(autouse=True)
+def device_with_graphs(backend):
+    if backend.kind == "cpu":
+        pytest.skip("the CPU device takes no notice of is_part_of_sum and has no graphs")
+
+
+class Producer:
+    """Parts of max(ROWS) rows on one rank; `which` of PER_STEP inputs makes them."""
+
+    def __init__(self, device, width, dtype, name, rank):
+        self.device, self.width = device, width
+        self.rng = shapes.generator(name, rank, width, dtype)
+        self.delta = op.activation_output(device, (max(ROWS), width))
+
+    def inputs(self, columns, dtype):
+        for _ in range(PER_STEP):
+            values = self.rng.standard_normal((max(ROWS), columns))
+            values = op.as_activation(self.device, values)
+            given = op.quantise(self.device, values) if dtype == FP8 else values
+            yield op.activation(self.device, given)
+
+
+class LinearProducer(Producer):
+    def __init__(self, device, rank, width, columns, dtype):
+        super().__init__(device, width, dtype, "linear parts", rank)
+        weights = self.rng.standard_normal((width, columns)) / np.sqrt(columns)
+        bias = self.rng.standard_normal(width).astype(np.float32)
+        bias[::5] = np.nan
+        bias[1::7] = -0.0
+        self.matrix, _ = op.matrix(device, weights, dtype, bias)
+        self.given = list(self.inputs(columns, dtype))
+
+    def run(self, count, which, is_part):
+        self.device.run(
+            "linear",
+            num_tokens=count,
+            matrix=self.matrix.pointer,
+            input=self.given[which],
+            output=self.delta.block,
+            is_part_of_sum=int(is_part),
+        )
+
+
+class ExpertsProducer(Producer):
+    def __init__(self, device, rank, width, columns, dtype):
+        super().__init__(device, width, dtype, "experts parts", rank)
+        gate_up = self.rng.standard_normal((NUM_EXPERTS, 2 * columns, width)) / np.sqrt(width)
+        down = self.rng.standard_normal((NUM_EXPERTS, width, columns)) / np.sqrt(columns)
+        self.stack = op.ExpertStack(device, gate_up, down, dtype)
+        self.given = list(self.inputs(width, dtype))
+        ids = [self.rng.permutation(NUM_EXPERTS)[:TOP_K] for _ in range(max(ROWS))]
+        self.ids = device.place(np.array(ids, np.int32))
+        weights = self.rng.uniform(0.1, 1, (max(ROWS), TOP_K))
+        self.weights = device.place(weights.astype(np.float32))
+
+    def run(self, count, which, is_part):
+        gate_up, gate_up_stride, gate_up_scale_stride = self.stack.gate_up
+        down, down_stride, down_scale_stride = self.stack.down
+        self.device.run(
+            "experts",
+            num_tokens=count,
+            top_k=TOP_K,
+            expert_begin=0,
+            num_local_experts=NUM_EXPERTS,
+            gate_up=addressof(gate_up),
+            down=addressof(down),
+            gate_up_stride=gate_up_stride,
+            gate_up_scale_stride=gate_up_scale_stride,
+            down_stride=down_stride,
+            down_scale_stride=down_scale_stride,
+            input=self.given[which],
+            expert_ids=self.ids,
+            expert_weights=self.weights,
+            output=self.delta.block,
+            is_part_of_sum=int(is_part),
+        )
+
+
+class Sums:
+    """A producer, and what the sums of its parts are added to."""
+
+    def __init__(self, producer, is_part):
+        self.producer, self.is_part, self.device = producer, is_part, producer.device
+        self.shape = (max(ROWS), producer.width)
+        self.residual = self.device.activation(np.zeros(self.shape))
+        self.weight = self.device.place(np.ones(producer.width, np.float32))
+        self.output, self.plain, self.codes, self.scale = op.outputs(
+            self.device, self.shape, plain=True, quantised=True
+        )
+
+    def reduce(self, count, delta=None):
+        self.device.run(
+            "reduce_add_norm_quantise",
+            num_tokens=count,
+            hidden_size=self.producer.width,
+            epsilon=1e-5,
+            residual=self.residual,
+            delta=self.producer.delta.block if delta is None else delta,
+            weight=self.weight,
+            output=self.output,
+        )
+
+    def step(self, count):
+        for which in range(PER_STEP):
+            self.producer.run(count, which, self.is_part)
+            self.reduce(count)
+
+    def bits(self):
+        residual = self.device.download(self.residual, self.shape, self.device.activation_type)
+        arrays = (residual, self.plain.get(), self.codes.get(), self.scale.get())
+        return [array.view(np.uint8) for array in arrays]
+
+
+def course() -> list[tuple[int, bool]]:
+    """(number of rows, whether a graph does it) of every step: each number in both ways, mixed."""
+    random = shapes.generator("course of sums sent ahead")
+    steps = [(count, is_graph) for count in ROWS for is_graph in (False, True)]
+    more = [(int(random.choice(ROWS)), bool(random.integers(2))) for _ in range(NUM_STEPS)]
+    return steps + more
+
+
+def run_course(sums: Sums) -> list[np.ndarray]:
+    device = sums.device
+    graphs = {count: capture(device, lambda count=count: sums.step(count)) for count in ROWS}
+    for count, is_graph in course():
+        if is_graph:
+            device.check(device.table.graph_replay(device.handle, graphs[count]))
+        else:
+            sums.step(count)
+    bits = sums.bits()
+    for graph in graphs.values():
+        device.check(device.table.graph_free(device.handle, graph))
+    return bits
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize(
+    ("producer", "width", "columns"),
+    [
+        (LinearProducer, 5120, 1536),
+        (LinearProducer, 4096, 6144),
+        (LinearProducer, 8192, 200),
+        (LinearProducer, 520, 72),
+        (LinearProducer, 524, 72),
+        (ExpertsProducer, 5120, 192),
+        (ExpertsProducer, 520, 72),
+        (ExpertsProducer, 524, 72),
+    ],
+)
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_parts_that_are_sent_ahead_give_the_same_bits(
+    backend, world_size, producer, width, columns, dtype
+):
+    def work(device, rank):
+        made = producer(device, rank, width, columns, dtype)
+        return [run_course(Sums(made, is_part)) for is_part in (False, True)]
+
+    results = on_ranks(backend, world_size, work)
+    for without, ahead in results:
+        for expected, actual in zip(without, ahead, strict=True):
+            np.testing.assert_array_equal(actual, expected)
+        for first, own in zip(results[0][1], ahead, strict=True):
+            np.testing.assert_array_equal(own, first)
+
+
+@pytest.fixture
+def sending(backend):
+    """A backend whose producers send: two ranks with a GPU each."""
+    if num_devices(backend.kind) < 2:
+        pytest.skip("expected 2 GPUs: elsewhere no producer sends")
+    return backend
+
+
+def refused(call) -> str:
+    """The message of a call that must be refused."""
+    with pytest.raises(BackendError, match="part of a sum") as failure:
+        call()
+    return str(failure.value)
+
+
+@pytest.mark.parametrize("producer", [LinearProducer, ExpertsProducer])
+def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer):
+    width, count = 512, 3
+
+    def work(device, rank):
+        made = producer(device, rank, width, 64, FP8)
+        sums = Sums(made, is_part=True)
+        other = op.activation_output(device, sums.shape)
+        made.run(count, 0, is_part=True)
+        messages = [
+            refused(lambda: sums.reduce(count, other.block)),
+            refused(lambda: sums.reduce(count - 1)),
+            refused(lambda: made.run(count, 0, is_part=True)),
+        ]
+        status = device.table.graph_begin(device.handle)
+        messages.append(device.message())
+        assert status == INVALID
+        sums.reduce(count)
+        device.synchronise()
+        return messages
+
+    for messages in on_ranks(sending, 2, work):
+        sent = f"the part of a sum that was sent, {count} rows of {width} at address"
+        assert all(sent in message for message in messages), messages
+
+
+def test_a_graph_that_ends_with_a_part_that_was_sent_is_refused(sending):
+    def work(device, rank):
+        made = LinearProducer(device, rank, 512, 64, FP8)
+        sums = Sums(made, is_part=True)
+        device.check(device.table.graph_begin(device.handle))
+        sums.step(2)
+        made.run(2, 0, is_part=True)
+        graph = ctypes.c_void_p()
+        status = device.table.graph_end(device.handle, address(graph))
+        message = device.message()
+        sums.step(2)
+        device.synchronise()
+        return status, message
+
+    for status, message in on_ranks(sending, 2, work):
+        assert status == INVALID
+        assert "a part of a sum that it does not take" in message
+
+
+def test_a_capture_that_is_dropped_leaves_nothing_reserved(sending):
+    def work(device, rank):
+        made = LinearProducer(device, rank, 512, 64, FP8)
+        sums = Sums(made, is_part=True)
+        device.check(device.table.graph_begin(device.handle))
+        sums.step(2)
+        made.run(2, 0, is_part=True)
+        device.check(device.table.graph_end(device.handle, None))
+        sums.step(2)
+        device.synchronise()
+
+    on_ranks(sending, 2, work)
