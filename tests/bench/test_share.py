@@ -41,8 +41,11 @@ def test_an_engine_computes_a_share(tmp_path):
 
 def test_what_cannot_be_split_is_one_line(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"num_attention_heads": 6, "num_key_value_heads": 3}))
     asked = ["--synthetic", str(path), "--output", str(tmp_path / "share.json")]
+    sizes = {"num_attention_heads": 6, "num_key_value_heads": 3}
+    path.write_text(json.dumps(sizes))
+    expect_one_line(main, asked, "head_dim: expected a number, got None")
+    path.write_text(json.dumps(sizes | {"head_dim": 8}))
     expect_one_line(main, asked, "num_key_value_heads: expected a multiple of 2, got 3")
 
 

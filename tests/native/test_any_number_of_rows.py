@@ -32,6 +32,7 @@ EXPERTS = {
     "of_one": (1, 64, 48, 1),
 }
 UNEVEN = (40, 640, 640, 4)
+BANDED = (64, 2048, 768, 8)
 UNEVENNESS = 1.2
 
 
@@ -103,6 +104,13 @@ def test_experts(device, shape, dtype, loudness):
     if loudness != 1.0:
         louder = op.as_activation(device, loudness * values)
         given = op.quantise(device, louder) if dtype == FP8 else louder
+    assert_experts(device, stack, values, given, ids, weights)
+
+
+def test_experts_whose_down_units_come_in_bands(device):
+    if not device.facts.packs_tiles:
+        pytest.skip("the CPU device has one kernel for all: --device-kind cuda runs it")
+    stack, values, given, ids, weights = problem(device, most_rows(device), *BANDED, FP8)
     assert_experts(device, stack, values, given, ids, weights)
 
 

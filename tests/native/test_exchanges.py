@@ -15,7 +15,7 @@ from tests.native.test_graphs import capture
 from tools.bindings.backend import BackendError, address, constants, structs
 
 WIDTH = 5120
-ROWS = (1, 2, 7, 64, 129, 300, 600)
+ROWS = (1, 2, 7, 64, 129, 300, 600, 2100)
 NUM_TURNS = 400
 PER_GRAPH = 3
 MOST_SECONDS = 5

@@ -18,7 +18,8 @@ from tests.native.test_graphs import capture
 from tools.bindings.backend import BF16, FP8, BackendError, address, constants
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
-ROWS = (1, 2, 3, 7, 8, 16, 17)
+MOST_ROWS_SENT = 16
+ROWS = (1, 2, 3, 7, 8, MOST_ROWS_SENT, MOST_ROWS_SENT + 1)
 PER_STEP = 2
 NUM_STEPS = 40
 WORLD_SIZES = (2, 4, 8)
@@ -52,11 +53,11 @@ class LinearProducer(Producer):
     def __init__(self, device, rank, width, columns, dtype):
         super().__init__(device, width, dtype, "linear parts", rank)
         weights = self.rng.standard_normal((width, columns)) / np.sqrt(columns)
-        bias = self.rng.standard_normal(width).astype(np.float32)
-        bias[::5] = np.nan
-        bias[1::7] = -0.0
-        self.matrix, _ = op.matrix(device, weights, dtype, bias)
+        self.matrix, _ = op.matrix(device, weights, dtype, self.bias())
         self.given = list(self.inputs(columns, dtype))
+
+    def bias(self):
+        return self.rng.standard_normal(self.width).astype(np.float32)
 
     def run(self, count, which, is_part):
         self.device.run(
@@ -67,6 +68,15 @@ class LinearProducer(Producer):
             output=self.delta.block,
             is_part_of_sum=int(is_part),
         )
+
+
+class NotANumberProducer(LinearProducer):
+    """Every fifth channel is no number, on every rank."""
+
+    def bias(self):
+        bias = super().bias()
+        bias[::5] = np.nan
+        return bias
 
 
 class ExpertsProducer(Producer):
@@ -170,7 +180,9 @@ def run_course(sums: Sums) -> list[np.ndarray]:
         (LinearProducer, 8192, 200),
         (LinearProducer, 520, 72),
         (LinearProducer, 524, 72),
+        (NotANumberProducer, 520, 72),
         (ExpertsProducer, 5120, 192),
+        (ExpertsProducer, 5120, 704),
         (ExpertsProducer, 520, 72),
         (ExpertsProducer, 524, 72),
     ],
@@ -206,12 +218,14 @@ def refused(call) -> str:
     return str(failure.value)
 
 
+@pytest.mark.parametrize("count", [3, MOST_ROWS_SENT])
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("producer", [LinearProducer, ExpertsProducer])
-def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer):
-    width, count = 512, 3
+def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer, dtype, count):
+    width = 512
 
     def work(device, rank):
-        made = producer(device, rank, width, 64, FP8)
+        made = producer(device, rank, width, 64, dtype)
         sums = Sums(made, is_part=True)
         other = op.activation_output(device, sums.shape)
         made.run(count, 0, is_part=True)
@@ -230,6 +244,17 @@ def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer):
     for messages in on_ranks(sending, 2, work):
         sent = f"the part of a sum that was sent, {count} rows of {width} at address"
         assert all(sent in message for message in messages), messages
+
+
+@pytest.mark.parametrize("producer", [LinearProducer, ExpertsProducer])
+def test_more_rows_are_not_sent_ahead(sending, producer):
+    def work(device, rank):
+        made = producer(device, rank, 512, 64, FP8)
+        made.run(MOST_ROWS_SENT + 1, 0, is_part=True)
+        Sums(made, is_part=True).reduce(1)
+        device.synchronise()
+
+    on_ranks(sending, 2, work)
 
 
 def test_a_graph_that_ends_with_a_part_that_was_sent_is_refused(sending):

@@ -30,9 +30,12 @@ WORLD_SIZES = ("2", "4", "8")
 def share_of(config: dict, world_size: int) -> dict:
     """`config` with every size that ranks split divided by `world_size`.
 
-    Raises `BadInputError` for a size that is no multiple of it.
+    Raises `BadInputError` for a size that is no multiple of it, and without `head_dim`, which would
+    follow from the number of heads.
     """
     share = {key: value for key, value in config.items() if key not in TOKENS_OF_THE_WHOLE}
+    if type(config.get("head_dim")) is not int:
+        raise BadInputError(f"head_dim: expected a number, got {config.get('head_dim')!r}")
     for key in SPLIT:
         size = config.get(key)
         if type(size) is not int or size < 1 or size % world_size:

@@ -58,9 +58,19 @@ cudaGraphExec_t executable_of(const glm_device& device, const char* where) {
   return executable;
 }
 
-void drop_capture(glm_device& device, const char* where) {
-  if (leads(device)) cudaGraphDestroy(ended_capture(device, where));
+void drop_turns(glm_device& device) {
   if (device.peers != nullptr) device.peers->drop_graph();
+}
+
+void drop_capture(glm_device& device, const char* where) {
+  drop_turns(device);
+  if (leads(device)) cudaGraphDestroy(ended_capture(device, where));
+}
+
+void end_capture(glm_device& device, const char* where, Graph& made) {
+  meet_in_capture(device, where);
+  if (leads(device)) made.executable = executable_of(device, where);
+  meet(device, where);
 }
 
 }
@@ -76,7 +86,7 @@ void graph_begin(glm_device& device) {
         where);
   meet_in_capture(device, where);
   device.is_capturing = true;
-  if (device.peers != nullptr) device.peers->turns().begin_graph();
+  if (device.peers != nullptr) device.peers->begin_graph();
 }
 
 void graph_end(glm_device& device, void** graph) {
@@ -85,9 +95,12 @@ void graph_end(glm_device& device, void** graph) {
   device.is_capturing = false;
   if (graph == nullptr) return drop_capture(device, where);
   auto made = std::make_unique<Graph>();
-  meet_in_capture(device, where);
-  if (leads(device)) made->executable = executable_of(device, where);
-  meet(device, where);
+  try {
+    end_capture(device, where, *made);
+  } catch (const Failure&) {
+    drop_turns(device);
+    throw;
+  }
   if (device.peers != nullptr) made->last_turn = device.peers->end_graph();
   *graph = made.release();
 }
@@ -102,7 +115,7 @@ void graph_replay(glm_device& device, void* graph) {
   if (leads(device))
     check(cudaGraphLaunch(made.executable, device.stream), where);
   meet(device, where);
-  if (device.peers != nullptr) device.peers->turns().replay(made.last_turn);
+  if (device.peers != nullptr) device.peers->replay_graph(made.last_turn);
 }
 
 void graph_free(glm_device& device, void* graph) {

@@ -41,8 +41,9 @@ int64_t region_bytes(int32_t world_size, int64_t hidden_size) {
 }
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
-                          const PartOfSum& part) {
-  return rank == nullptr ? PeerRows{} : rank->reserve_exchange(where, part);
+                          bool is_part_of_sum, const PartOfSum& part) {
+  if (rank == nullptr || !is_part_of_sum) return {};
+  return rank->reserve_exchange(where, part);
 }
 
 PeerRank::PeerRank(PeerGroup& group, int32_t rank)
@@ -167,7 +168,7 @@ int32_t PeerRank::end_graph() {
 
 void PeerRank::drop_graph() {
   reserved_.reset();
-  turns_.end_graph();
+  turns_.drop_graph();
 }
 
 Gather PeerRank::gather_of(const char* where, void* output) {

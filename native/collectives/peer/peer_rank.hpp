@@ -28,7 +28,6 @@ class PeerRank {
   int32_t rank() const { return rank_; }
   int32_t world_size() const { return group_.world_size(); }
   PeerGroup& group() const { return group_; }
-  Turns& turns() { return turns_; }
   bool shares_gpu() const { return group_.shares_gpu(); }
   bool leads() const { return !shares_gpu() || rank_ == 0; }
   void meet_on_gpu(const char* where);
@@ -37,8 +36,10 @@ class PeerRank {
   PeerRows reserve_exchange(const char* where, const PartOfSum& part);
   Exchange exchange_of(const char* where, const PartOfSum& part);
   void expect_none_reserved(const char* where) const;
+  void begin_graph() { turns_.begin_graph(); }
   int32_t end_graph();
   void drop_graph();
+  void replay_graph(int32_t last_turn) { turns_.replay(last_turn); }
   Gather gather_of(const char* where, void* output);
 
  private:
@@ -64,7 +65,7 @@ class PeerRank {
 };
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
-                          const PartOfSum& part);
+                          bool is_part_of_sum, const PartOfSum& part);
 
 int64_t region_bytes(int32_t world_size, int64_t hidden_size);
 

@@ -23,10 +23,14 @@ void Turns::begin_graph() {
   last_outside_ = last_;
 }
 
-int32_t Turns::end_graph() {
-  const int32_t last_of_graph = num_captured_ == 0 ? -1 : last_;
+void Turns::drop_graph() {
   is_capturing_ = false;
   last_ = last_outside_;
+}
+
+int32_t Turns::end_graph() {
+  const int32_t last_of_graph = num_captured_ == 0 ? -1 : last_;
+  drop_graph();
   if (num_captured_ == 1)
     throw Failure(GLM_NOT_SUPPORTED,
                   "graph_end: expected a graph of no exchange between ranks or "

@@ -12,6 +12,7 @@ class Turns {
   int32_t next();
   void begin_graph();
   int32_t end_graph();
+  void drop_graph();
   void replay(int32_t last_of_graph);
   bool is_capturing() const { return is_capturing_; }
 

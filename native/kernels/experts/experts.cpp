@@ -90,14 +90,6 @@ ExpertsParameters parameters_of(const glm_experts_args& args, int32_t begin,
   return p;
 }
 
-collectives::PeerRows reserved_rows(const Context& context,
-                                    const glm_experts_args& args) {
-  if (!args.is_part_of_sum) return {};
-  return collectives::reserve_exchange(
-      context.peers, mixture::kExperts,
-      {args.output, args.num_tokens, args.gate_up->columns});
-}
-
 void run_rows(const Context& context, const glm_experts_args& args,
               const ScratchLayout& layout, int32_t begin, int32_t count) {
   int32_t dtype = args.gate_up->dtype;
@@ -114,7 +106,9 @@ void run_rows(const Context& context, const glm_experts_args& args,
     return mixture::launch_f32_experts(context.stream, p);
   }
   set_input(context, p, layout, input, p.hidden_size * element);
-  p.peers = reserved_rows(context, args);
+  p.peers = collectives::reserve_exchange(
+      context.peers, mixture::kExperts, args.is_part_of_sum != 0,
+      {args.output, args.num_tokens, p.hidden_size});
   mixture::launch_experts(context.stream, context.num_multiprocessors, dtype,
                           p);
 }

@@ -16,7 +16,7 @@ constexpr int32_t kSharedLimit = 227 * 1024;
 constexpr int32_t kMostStages = 12;
 constexpr int32_t kInFlightBytes = 64 * 1024;
 constexpr int32_t kInFlightBytesOfSmallUnits = 48 * 1024;
-constexpr int32_t kFewestBandTiles = 22;
+constexpr int32_t kFewestBandTilesEach = 22;
 constexpr int32_t kFewestBandTokens = 33;
 constexpr int32_t kFewUnitsEach = 4;
 constexpr int32_t kNarrowTiles = 4;
@@ -98,7 +98,7 @@ int32_t most_lists(const ExpertsParameters& p) {
 void set_bands(ExpertsParameters& p, int32_t num_multiprocessors) {
   int32_t rows = p.down.num_row_units;
   int64_t tiles = int64_t{most_lists(p)} * p.down.num_column_tiles;
-  int64_t fewest = int64_t{kFewestBandTiles} * num_multiprocessors;
+  int64_t fewest = int64_t{kFewestBandTilesEach} * num_multiprocessors;
   int32_t band = 1;
   while (band * tiles < fewest && rows % (2 * band) == 0) band *= 2;
   bool is_whole = p.num_tokens < kFewestBandTokens || band * tiles < fewest;

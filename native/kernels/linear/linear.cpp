@@ -83,17 +83,12 @@ void plain_linear(const Context& context, const glm_linear_args& args) {
   }
 }
 
-collectives::PeerRows reserved_rows(const Context& context,
-                                    const glm_linear_args& args) {
-  const glm_matrix& matrix = *args.matrix;
-  if (!args.is_part_of_sum || matrix.role != GLM_MATRIX_LINEAR) return {};
-  return collectives::reserve_exchange(
-      context.peers, kWhere, {args.output, args.num_tokens, matrix.rows});
-}
-
 void streamed_linear(const Context& context, const glm_linear_args& args) {
   const glm_matrix& matrix = *args.matrix;
-  const collectives::PeerRows peers = reserved_rows(context, args);
+  const collectives::PeerRows peers = collectives::reserve_exchange(
+      context.peers, kWhere,
+      args.is_part_of_sum != 0 && matrix.role == GLM_MATRIX_LINEAR,
+      {args.output, args.num_tokens, matrix.rows});
   stream::MatrixTiles tiles{matrix.dtype,
                             num_row_tiles(matrix.role, matrix.rows),
                             num_column_tiles(matrix.dtype, matrix.columns)};

@@ -24,6 +24,18 @@ bool stores_words(const ProductArgs& args) {
          reinterpret_cast<uintptr_t>(args.output) % (4 * sizeof(Output)) == 0;
 }
 
+template <typename Layout>
+void expect_sender(const char* where, const ProductArgs& args,
+                   bool stores_words) {
+  const bool sends =
+      stores_words && Layout::kTokens <= collectives::kMostRowsSentAhead;
+  if (args.peers.count > 0 && !sends)
+    throw Failure(GLM_DEVICE_ERROR,
+                  std::string(where) +
+                      ": expected a kernel that sends its rows to the other "
+                      "ranks, got one that does not");
+}
+
 template <int32_t dtype, typename Layout, typename Output>
 int32_t resident_products(const char* where, int32_t split) {
   static std::array<std::atomic<int32_t>, kMaxSplit + 1> known{};
@@ -46,6 +58,7 @@ void launch_product(const char* where, const Context& context,
   int32_t clusters = static_cast<int32_t>(ceil_divide(plan.num_units, rounds));
   ProductLayout layout = product_layout(plan, Layout::kColumns, rounds);
   layout.shape.stores_words = stores_words<Output>(args);
+  expect_sender<Layout>(where, args, layout.shape.stores_words);
   layout.shape.has_token_map = allows_token_map(args.tokens);
   CUtensorMap map = {};
   if (layout.shape.has_token_map) {
@@ -101,6 +114,7 @@ bool launch_short(const char* where, const Context& context,
       resident_shorts<Layout, most_tiles, Output>(where, plan.split);
   if (layout.shape.reuses_stages || plan.num_units > resident) return false;
   layout.shape.stores_words = stores_words<Output>(args);
+  expect_sender<Layout>(where, args, layout.shape.stores_words);
   int64_t pieces = ceil_divide(args.tokens.num_rows, Layout::kTokens);
   LaunchShape shape{dim3(static_cast<uint32_t>(plan.num_units * plan.split),
                          static_cast<uint32_t>(pieces)),
