@@ -249,29 +249,35 @@ class ExpertStack:
         first.row_scale = scales.value if dtype == FP8 else None
         return (first, stride, scale_stride), [exact for _, _, exact in kept]
 
+    def fields(self) -> dict:
+        """What `experts` is told of the matrices."""
+        gate_up, gate_up_stride, gate_up_scale_stride = self.gate_up
+        down, down_stride, down_scale_stride = self.down
+        return {
+            "gate_up": addressof(gate_up),
+            "down": addressof(down),
+            "gate_up_stride": gate_up_stride,
+            "gate_up_scale_stride": gate_up_scale_stride,
+            "down_stride": down_stride,
+            "down_scale_stride": down_scale_stride,
+        }
+
 
 def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=None, initial=None):
     """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`."""
-    gate_up, gate_up_stride, gate_up_scale_stride = stack.gate_up
-    down, down_stride, down_scale_stride = stack.down
-    output = activation_output(device, (len(ids), gate_up.columns))
+    output = activation_output(device, (len(ids), stack.gate_up[0].columns))
     device.run(
         "experts",
         num_tokens=len(ids),
         top_k=ids.shape[1],
         expert_begin=begin,
         num_local_experts=len(stack.exact_down) if local is None else local,
-        gate_up=addressof(gate_up),
-        down=addressof(down),
-        gate_up_stride=gate_up_stride,
-        gate_up_scale_stride=gate_up_scale_stride,
-        down_stride=down_stride,
-        down_scale_stride=down_scale_stride,
         input=activation(device, values),
         expert_ids=device.place(np.asarray(ids, np.int32)),
         expert_weights=device.place(np.asarray(weights, np.float32)),
         initial=None if initial is None else device.activation(initial),
         output=output.block,
+        **stack.fields(),
     )
     return activation_values(output)
 

@@ -4,15 +4,10 @@ A kernel that is loaded when it is first launched needs an idle GPU; a rank whos
 another rank has none, so both would wait until the limit of the exchange.
 """
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from tests.devices import device_kind, num_devices
-from tests.engine.probes import ROOT
-from tools.bindings.backend import library_path
+from tests.native.test_cuda_faults import run_alone
 
 VARIABLE = "CUDA_MODULE_LOADING"
 EAGER = 1
@@ -37,34 +32,23 @@ except BackendError as error:
 """
 
 
-def output_of(script: str, **variables: str) -> str:
-    if not library_path("cuda").exists():
-        pytest.skip("libglm_cuda.so is not built: scons cuda makes it (tools/develop --with cuda)")
-    own = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env=own | {"PYTHONPATH": str(ROOT)} | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture(autouse=True)
+def nothing_chosen(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 def group_of_two(**variables: str) -> str:
     if device_kind() != "cuda" or num_devices("cuda") < 2:
         pytest.skip("two ranks have a GPU each with --device-kind cuda and two GPUs alone")
-    return output_of(GROUPING, **variables)
+    return run_alone(GROUPING, **variables)[0]
 
 
 def test_the_library_asks_for_kernels_at_once_when_it_is_opened():
-    assert output_of(READING) == "EAGER"
+    assert run_alone(READING) == ["EAGER"]
 
 
 def test_what_the_user_chose_stays():
-    assert output_of(READING, CUDA_MODULE_LOADING="LAZY") == "LAZY"
+    assert run_alone(READING, CUDA_MODULE_LOADING="LAZY") == ["LAZY"]
 
 
 def test_a_group_has_its_kernels_loaded():

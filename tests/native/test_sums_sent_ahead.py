@@ -5,7 +5,6 @@ whether the producer stores the parts into the other ranks' memory (a GPU a rank
 """
 
 import ctypes
-from ctypes import addressof
 
 import numpy as np
 import pytest
@@ -92,25 +91,18 @@ class ExpertsProducer(Producer):
         self.weights = device.place(weights.astype(np.float32))
 
     def run(self, count, which, is_part):
-        gate_up, gate_up_stride, gate_up_scale_stride = self.stack.gate_up
-        down, down_stride, down_scale_stride = self.stack.down
         self.device.run(
             "experts",
             num_tokens=count,
             top_k=TOP_K,
             expert_begin=0,
             num_local_experts=NUM_EXPERTS,
-            gate_up=addressof(gate_up),
-            down=addressof(down),
-            gate_up_stride=gate_up_stride,
-            gate_up_scale_stride=gate_up_scale_stride,
-            down_stride=down_stride,
-            down_scale_stride=down_scale_stride,
             input=self.given[which],
             expert_ids=self.ids,
             expert_weights=self.weights,
             output=self.delta.block,
             is_part_of_sum=int(is_part),
+            **self.stack.fields(),
         )
 
 
@@ -257,13 +249,18 @@ def test_more_rows_are_not_sent_ahead(sending, producer):
     on_ranks(sending, 2, work)
 
 
+def sums_in_a_capture(device, rank) -> Sums:
+    """A capture under way that holds a part which no sum takes."""
+    sums = Sums(LinearProducer(device, rank, 512, 64, FP8), is_part=True)
+    device.check(device.table.graph_begin(device.handle))
+    sums.step(2)
+    sums.producer.run(2, 0, is_part=True)
+    return sums
+
+
 def test_a_graph_that_ends_with_a_part_that_was_sent_is_refused(sending):
     def work(device, rank):
-        made = LinearProducer(device, rank, 512, 64, FP8)
-        sums = Sums(made, is_part=True)
-        device.check(device.table.graph_begin(device.handle))
-        sums.step(2)
-        made.run(2, 0, is_part=True)
+        sums = sums_in_a_capture(device, rank)
         graph = ctypes.c_void_p()
         status = device.table.graph_end(device.handle, address(graph))
         message = device.message()
@@ -278,11 +275,7 @@ def test_a_graph_that_ends_with_a_part_that_was_sent_is_refused(sending):
 
 def test_a_capture_that_is_dropped_leaves_nothing_reserved(sending):
     def work(device, rank):
-        made = LinearProducer(device, rank, 512, 64, FP8)
-        sums = Sums(made, is_part=True)
-        device.check(device.table.graph_begin(device.handle))
-        sums.step(2)
-        made.run(2, 0, is_part=True)
+        sums = sums_in_a_capture(device, rank)
         device.check(device.table.graph_end(device.handle, None))
         sums.step(2)
         device.synchronise()
