@@ -249,18 +249,19 @@ class ExpertStack:
         first.row_scale = scales.value if dtype == FP8 else None
         return (first, stride, scale_stride), [exact for _, _, exact in kept]
 
-    def fields(self) -> dict:
-        """What `experts` is told of the matrices."""
-        gate_up, gate_up_stride, gate_up_scale_stride = self.gate_up
-        down, down_stride, down_scale_stride = self.down
-        return {
-            "gate_up": addressof(gate_up),
-            "down": addressof(down),
-            "gate_up_stride": gate_up_stride,
-            "gate_up_scale_stride": gate_up_scale_stride,
-            "down_stride": down_stride,
-            "down_scale_stride": down_scale_stride,
-        }
+
+def expert_matrices(stack) -> dict:
+    """What `experts` is told of the matrices of a stack."""
+    gate_up, gate_up_stride, gate_up_scale_stride = stack.gate_up
+    down, down_stride, down_scale_stride = stack.down
+    return {
+        "gate_up": addressof(gate_up),
+        "down": addressof(down),
+        "gate_up_stride": gate_up_stride,
+        "gate_up_scale_stride": gate_up_scale_stride,
+        "down_stride": down_stride,
+        "down_scale_stride": down_scale_stride,
+    }
 
 
 def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=None, initial=None):
@@ -277,7 +278,7 @@ def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=Non
         expert_weights=device.place(np.asarray(weights, np.float32)),
         initial=None if initial is None else device.activation(initial),
         output=output.block,
-        **stack.fields(),
+        **expert_matrices(stack),
     )
     return activation_values(output)
 

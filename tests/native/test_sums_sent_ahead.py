@@ -102,7 +102,7 @@ class ExpertsProducer(Producer):
             expert_weights=self.weights,
             output=self.delta.block,
             is_part_of_sum=int(is_part),
-            **self.stack.fields(),
+            **op.expert_matrices(self.stack),
         )
 
 
