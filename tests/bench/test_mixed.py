@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from glm_engine.layout import CAPITALS
 from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.figures import Bound
-from tools.bench.mixed import AIR, MOST_MS, figures_of, line_of, main
+from tools.bench.mixed import MOST_MS, figures_of, line_of, main
 
 SMALL = ["--synthetic", str(CAPITALS), "--device", "cpu", "--batch", "2,3", "--steps", "2"]
 
@@ -27,6 +27,14 @@ def test_a_small_run_measures_each_number_of_rows(tmp_path):
     assert [line.split("  ")[0] for line in lines] == expected
 
 
+@pytest.mark.parametrize("layout", ["tensor_parallel", "expert_parallel"])
+def test_ranks_share_the_rows(layout):
+    asked = [*SMALL, "--world-size", "2", "--expert-layout", layout, "--prompt", "5"]
+    result = CliRunner().invoke(main, asked)
+    assert result.exit_code == 0, result.output
+    assert len(result.output.splitlines()) == 4
+
+
 def test_many_rows_are_waited_for_before_their_steps_are_counted():
     asked = ["--synthetic", str(CAPITALS), "--device", "cpu", "--batch", "40", "--steps", "1"]
     result = CliRunner().invoke(main, [*asked, "--prompt", "5"])
@@ -34,12 +42,12 @@ def test_many_rows_are_waited_for_before_their_steps_are_counted():
     assert len(result.output.splitlines()) == 2
 
 
-def test_air_has_limits_and_other_models_have_none():
+def test_steps_with_limits_are_compared_with_them():
     (batch, length), most = next(iter(MOST_MS.items()))
-    kept, missed = (figures_of(AIR, batch, [(length, most + off)])[0] for off in (-1, 1))
+    kept, missed = (figures_of(True, batch, [(length, most + off)])[0] for off in (-1, 1))
     assert (kept.bound, kept.is_kept, missed.is_kept) == (Bound.AT_MOST, True, False)
     assert line_of(missed).endswith(f"≤ {most:g}")
-    other = figures_of("glm-4.7-fp8", batch, [(length, most + 1)])[0]
+    other = figures_of(False, batch, [(length, most + 1)])[0]
     assert (other.is_kept, other.limit) == (True, None)
 
 

@@ -115,14 +115,14 @@ def decode_beside(engine: Engine, generator, batch: int, lengths: Sequence[int],
     return measured
 
 
-def engine_options(model: str, batches, lengths, num_steps: int, device: str) -> EngineOptions:
+def engine_options(model: str, batches, lengths, num_steps: int, ranks: dict) -> EngineOptions:
     most_rows = max(batches) + max(lengths)
     decoded = STEPS_FOR_EACH * num_steps * len(lengths)
     prefill = max(batches) * CONTEXT // most_rows + max(batches)
     return EngineOptions(
         model_dir=str(config_path(model)),
         synthetic=True,
-        device=device,
+        **ranks,
         max_batch=max(batches) + 1,
         max_seq=max(CONTEXT + 2 * prefill + decoded, max(lengths)) + STEPS_FOR_EACH,
         max_step_tokens=most_rows,
@@ -131,23 +131,24 @@ def engine_options(model: str, batches, lengths, num_steps: int, device: str) ->
     )
 
 
-def figures_of(model: str, batch: int, measured) -> list[Figure]:
+def figures_of(has_limits: bool, batch: int, measured) -> list[Figure]:
     """Figures beside their limits, which are those of Air on one H200."""
     figures = []
     for length, spent in measured:
-        limit = MOST_MS.get((batch, length)) if model == AIR else None
+        limit = MOST_MS.get((batch, length)) if has_limits else None
         bound = Bound.NONE if limit is None else Bound.AT_MOST
         name = f"{batch} decode rows, {length} prompt tokens"
         figures.append(Figure(name, spent, "ms", bound, limit))
     return figures
 
 
-def measure(model: str, device: str, batches, lengths, num_steps: int, generator) -> list[Figure]:
+def measure(model: str, ranks: dict, batches, lengths, num_steps: int, generator) -> list[Figure]:
     figures: list[Figure] = []
-    with Engine(engine_options(model, batches, lengths, num_steps, device)) as engine:
+    with Engine(engine_options(model, batches, lengths, num_steps, ranks)) as engine:
+        has_limits = model == AIR and engine.info()["world_size"] == 1
         for batch in batches:
             measured = decode_beside(engine, generator, batch, lengths, num_steps)
-            figures += figures_of(model, batch, measured)
+            figures += figures_of(has_limits, batch, measured)
             for figure in figures[-len(lengths) :]:
                 click.echo(line_of(figure))
     return figures
@@ -161,6 +162,8 @@ def line_of(figure: Figure) -> str:
 @click.command()
 @click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
 @click.option("--device", default="auto", show_default=True)
+@click.option("--world-size", type=options.POSITIVE, default=1, show_default=True)
+@click.option("--expert-layout", type=click.Choice(options.LAYOUTS))
 @click.option("--batch", "batches", type=NumberList(), default="16,64,256", show_default=True)
 @click.option(
     "--prompt",
@@ -173,12 +176,12 @@ def line_of(figure: Figure) -> str:
 @click.option("--steps", "num_steps", type=options.POSITIVE, default=12, show_default=True)
 @click.option("--seed", type=options.SEED, default=3, show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), help="Write the figures as JSON.")
-def main(model, device, batches, prompts, num_steps, seed, output) -> None:
+def main(model, batches, prompts, num_steps, seed, output, **ranks) -> None:
     """Prints a line for each number of decode rows and length of a prompt."""
     with errors_in_one_line("tools.bench.mixed"):
         if output is not None:
             prepare_target(output)
-        figures = measure(model, device, batches, (0, *prompts), num_steps, random.Random(seed))
+        figures = measure(model, ranks, batches, (0, *prompts), num_steps, random.Random(seed))
         if output is not None:
             write_report([figure.as_dict() for figure in figures], output)
 

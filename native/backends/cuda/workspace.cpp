@@ -6,6 +6,7 @@
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
 #include "native/kernels/layout.hpp"
+#include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
 
 namespace glm::cuda {
 namespace {
@@ -55,7 +56,8 @@ void set_workspace(glm_device& device, const glm_workspace_shape* shape,
   }
   const kernels::Scratch& exchanged = device.scratch[kReduceAddNormQuantise];
   if (device.peers != nullptr)
-    device.peers->set_region(exchanged.data, exchanged.bytes);
+    device.peers->set_region(exchanged.data, exchanged.bytes,
+                             kernels::max_exchange_rows(*shape));
 }
 
 }

@@ -10,13 +10,9 @@
 
 namespace glm::collectives {
 
-constexpr int32_t kMaxExchangeRowsOfAll = 4096;
+constexpr int32_t kMostExchangeRows = 8192;
 constexpr int32_t kChunkElements = 8;
 constexpr uint32_t kAbsent = 0xFFFFFFFFu;
-
-constexpr int32_t max_exchange_rows(int32_t world_size) {
-  return kMaxExchangeRowsOfAll / world_size;
-}
 
 struct Exchange {
   int32_t rank;

@@ -17,8 +17,8 @@ int64_t row_chunks(int64_t width) {
   return (width + kChunkElements - 1) / kChunkElements;
 }
 
-int64_t rank_chunks(int32_t world_size, int64_t width) {
-  return max_exchange_rows(world_size) * row_chunks(width);
+int32_t place_of(int32_t sender, int32_t receiver) {
+  return sender < receiver ? sender : sender - 1;
 }
 
 std::string text_of(const PartOfSum& part) {
@@ -33,11 +33,11 @@ bool is_same(const PartOfSum& a, const PartOfSum& b) {
 
 }
 
-int64_t region_bytes(int32_t world_size, int64_t hidden_size) {
+int64_t region_bytes(int32_t world_size, int32_t num_rows,
+                     int64_t hidden_size) {
+  const int64_t row_bytes = row_chunks(hidden_size) * int64_t{sizeof(uint4)};
   if (world_size == 1) return 0;
-  const int64_t chunk_bytes = sizeof(uint4);
-  return kFlagBytes + kNumTurns * world_size *
-                          rank_chunks(world_size, hidden_size) * chunk_bytes;
+  return kFlagBytes + kNumTurns * (world_size - 1) * num_rows * row_bytes;
 }
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
@@ -51,9 +51,10 @@ PeerRank::PeerRank(PeerGroup& group, int32_t rank)
   group.enable_access(rank);
 }
 
-void PeerRank::set_region(void* data, int64_t bytes) {
+void PeerRank::set_region(void* data, int64_t bytes, int32_t num_rows) {
   region_ = static_cast<char*>(data);
   region_bytes_ = bytes;
+  region_rows_ = num_rows;
   memories_.clear();
   reserved_.reset();
 }
@@ -101,28 +102,29 @@ Stop PeerRank::stop() const {
 
 Exchange PeerRank::next_exchange(const char* where, int64_t width) {
   expect_bound(where);
-  if (region_bytes_ < region_bytes(world_size(), width))
+  if (region_bytes_ < region_bytes(world_size(), region_rows_, width))
     reject(where, "hidden_size", "no more than the workspace was made for",
            std::to_string(width));
   if (!turns_.is_capturing()) group_.wait_for_slower_ranks(rank_);
-  const int64_t each = rank_chunks(world_size(), width);
+  const int64_t each = region_rows_ * row_chunks(width);
   uint4* received = reinterpret_cast<uint4*>(region_ + kFlagBytes) +
-                    turns_.next() * world_size() * each;
+                    turns_.next() * (world_size() - 1) * each;
   Exchange exchange = {};
   exchange.rank = rank_;
   exchange.row_chunks = row_chunks(width);
   exchange.stop = stop();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
-    exchange.received[peer] = received + peer * each;
-    exchange.sent[peer] = at(peer, received + rank_ * each);
+    if (peer == rank_) continue;
+    exchange.received[peer] = received + place_of(peer, rank_) * each;
+    exchange.sent[peer] = at(peer, received + place_of(rank_, peer) * each);
   }
   return exchange;
 }
 
 bool PeerRank::can_send_ahead(const PartOfSum& part) const {
-  return !shares_gpu() && part.num_rows <= kMostRowsSentAhead &&
+  return !shares_gpu() && part.num_rows <= region_rows_ &&
          part.width % kChunkElements == 0 &&
-         reinterpret_cast<uintptr_t>(part.delta) % sizeof(uint2) == 0;
+         reinterpret_cast<uintptr_t>(part.delta) % sizeof(uint4) == 0;
 }
 
 void PeerRank::expect_none_reserved(const char* where) const {

@@ -31,7 +31,8 @@ class PeerRank {
   bool shares_gpu() const { return group_.shares_gpu(); }
   bool leads() const { return !shares_gpu() || rank_ == 0; }
   void meet_on_gpu(const char* where);
-  void set_region(void* data, int64_t bytes);
+  int32_t max_exchange_rows() const { return region_rows_; }
+  void set_region(void* data, int64_t bytes, int32_t num_rows);
   void bind(void* memory, int64_t bytes, cudaStream_t stream);
   PeerRows reserve_exchange(const char* where, const PartOfSum& part);
   Exchange exchange_of(const char* where, const PartOfSum& part);
@@ -61,13 +62,14 @@ class PeerRank {
   std::optional<Reserved> reserved_;
   char* region_ = nullptr;
   int64_t region_bytes_ = 0;
+  int32_t region_rows_ = 0;
   std::vector<SharedMemory> memories_;
 };
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
                           bool is_part_of_sum, const PartOfSum& part);
 
-int64_t region_bytes(int32_t world_size, int64_t hidden_size);
+int64_t region_bytes(int32_t world_size, int32_t num_rows, int64_t hidden_size);
 
 }
 

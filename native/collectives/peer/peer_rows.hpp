@@ -6,7 +6,6 @@
 namespace glm::collectives {
 
 constexpr int32_t kMaxRanks = 8;
-constexpr int32_t kMostRowsSentAhead = 16;
 
 struct PeerRows {
   int32_t count;

@@ -11,16 +11,18 @@
 
 namespace glm::collectives {
 
-constexpr int32_t kWordsElements = 4;
+constexpr int64_t kElementBytes = 2;
 
+template <typename Words>
 __device__ inline void send_ahead(const PeerRows& peers, int64_t element,
-                                  const uint2& pairs) {
+                                  const Words& pairs) {
   if (peers.count == 0) return;
-  const uint2 words = with_canonical_nans(pairs);
+  const Words words = with_canonical_nans(pairs);
 #pragma unroll 1
   for (int32_t i = 0; i < peers.count; ++i)
-    ptx::store_to_system(
-        static_cast<uint2*>(peers.of[i]) + element / kWordsElements, words);
+    ptx::store_to_system(static_cast<Words*>(peers.of[i]) +
+                             element / (sizeof(Words) / kElementBytes),
+                         words);
 }
 
 }

@@ -83,11 +83,15 @@ void plain_linear(const Context& context, const glm_linear_args& args) {
   }
 }
 
+bool sends_ahead(const glm_linear_args& args) {
+  return args.is_part_of_sum != 0 && args.matrix->role == GLM_MATRIX_LINEAR;
+}
+
 void streamed_linear(const Context& context, const glm_linear_args& args) {
   const glm_matrix& matrix = *args.matrix;
   const collectives::PeerRows peers = collectives::reserve_exchange(
       context.peers, kWhere,
-      args.is_part_of_sum != 0 && matrix.role == GLM_MATRIX_LINEAR,
+      sends_ahead(args) && args.num_tokens <= stream::kMostTokensSentAhead,
       {args.output, args.num_tokens, matrix.rows});
   stream::MatrixTiles tiles{matrix.dtype,
                             num_row_tiles(matrix.role, matrix.rows),

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "native/base/cuda.hpp"
+#include "native/collectives/peer/peer_rank.hpp"
 #include "native/kernels/prefill/prefill.hpp"
 #include "native/kernels/prefill/product.hpp"
 #include "native/kernels/prefill/stages.hpp"
@@ -91,7 +92,10 @@ class Experts {
         context_, {args_.num_tokens, args_.top_k, hidden_size_,
                    static_cast<int32_t>(layout_.product_stride),
                    at<int32_t>(layout_.position), args_.expert_weights,
-                   at<uint8_t>(layout_.products), args_.initial, args_.output});
+                   at<uint8_t>(layout_.products), args_.initial, args_.output,
+                   collectives::reserve_exchange(
+                       context_.peers, kWhere, args_.is_part_of_sum != 0,
+                       {args_.output, args_.num_tokens, hidden_size_})});
   }
 
  private:

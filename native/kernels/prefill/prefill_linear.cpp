@@ -1,4 +1,5 @@
 #include "native/base/failure.hpp"
+#include "native/collectives/peer/peer_rank.hpp"
 #include "native/kernels/prefill/prefill.hpp"
 #include "native/kernels/prefill/product.hpp"
 
@@ -41,6 +42,11 @@ void prefill_linear(const Context& context, const glm_linear_args& args) {
   product.output = args.output;
   product.output_stride = matrix.rows;
   product.wide_stores = are_stores_wide(matrix, args.output);
+  product.peers = collectives::reserve_exchange(
+      context.peers, kWhere,
+      args.is_part_of_sum != 0 && product.wide_stores &&
+          matrix.role == GLM_MATRIX_LINEAR,
+      {args.output, args.num_tokens, matrix.rows});
   const prefill::TokenMaps maps =
       prefill::token_maps(kWhere, tokens, matrix.dtype, product, matrix.columns,
                           int64_t{matrix.columns} * dtype_bytes(matrix.dtype));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/kernels/context.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/stream/product_plan.hpp"
@@ -46,6 +47,7 @@ struct Product {
   void* output = nullptr;
   int64_t output_stride = 0;
   bool wide_stores = false;
+  collectives::PeerRows peers = {};
 };
 
 Product describe(const glm_matrix& matrix);

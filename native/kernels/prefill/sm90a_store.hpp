@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 
+#include "native/collectives/peer/send_ahead.hpp"
 #include "native/kernels/prefill/sm90a_tiles.hpp"
 #include "native/kernels/rows/swiglu.hpp"
 #include "native/ptx/mbarrier.hpp"
@@ -238,6 +239,12 @@ __device__ inline void write_wide(uint8_t* row, uint4 values) {
   }
 }
 
+__device__ inline int64_t element_of(const Product& product,
+                                     const Target& target) {
+  return (target.row - static_cast<uint8_t*>(product.output)) /
+         collectives::kElementBytes;
+}
+
 template <Output output>
 __device__ inline void write_staged(const Product& product, Target& target,
                                     int32_t num_tokens,
@@ -260,6 +267,9 @@ __device__ inline void write_staged(const Product& product, Target& target,
     const bool stores =
         target.stores && token + pass * Rows::kRowsAPass < num_tokens;
     if (stores && wide) write_wide<output>(target.row, values[pass]);
+    if (output == Output::kChannels && stores)
+      collectives::send_ahead(product.peers, element_of(product, target),
+                              values[pass]);
     if (stores && !wide)
       write_narrow(product, target, target.row, values[pass]);
     target.row += target.pass_bytes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "native/base/cuda.hpp"
+#include "native/collectives/peer/send_ahead.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/prefill/product.hpp"
 #include "native/kernels/prefill/stages.hpp"
@@ -228,15 +229,18 @@ __device__ Channels load_channels(const void* data, int64_t offset,
   return channels;
 }
 
-__device__ void store_channels(void* data, int64_t offset, int32_t present,
-                               bool wide, const Channels& channels) {
-  auto* values = static_cast<__nv_bfloat16*>(data) + offset;
+__device__ void store_channels(const Combining& combining, int64_t offset,
+                               int32_t present, bool wide,
+                               const Channels& channels) {
+  auto* values = static_cast<__nv_bfloat16*>(combining.output) + offset;
   Narrow narrow;
 #pragma unroll
   for (int32_t i = 0; i < kChannels / 2; ++i)
     narrow.pairs[i] =
         __floats2bfloat162_rn(channels.at[2 * i], channels.at[2 * i + 1]);
   if (wide) {
+    collectives::send_ahead(combining.peers, offset,
+                            reinterpret_cast<const uint4&>(narrow));
     *reinterpret_cast<Narrow*>(values) = narrow;
     return;
   }
@@ -285,8 +289,8 @@ __device__ void add_choices(const Combining& combining, const Choices& choices,
   }
 }
 
-__global__ __launch_bounds__(kCombineThreads,
-                             2) void combine_kernel(Combining combining) {
+__global__ __launch_bounds__(kCombineThreads, 2) void combine_kernel(
+    const __grid_constant__ Combining combining) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int64_t token = blockIdx.x;
@@ -301,7 +305,7 @@ __global__ __launch_bounds__(kCombineThreads,
     for (int32_t first = 0; first < combining.top_k; first += kChoices)
       add_choices(combining, load_choices(combining, token, first), channel,
                   sum);
-    store_channels(combining.output, offset, present, wide, sum);
+    store_channels(combining, offset, present, wide, sum);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "glm/backend.h"
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/kernels/context.hpp"
 
 namespace glm::kernels::prefill {
@@ -49,6 +50,7 @@ struct Combining {
   const void* products = nullptr;
   const void* initial = nullptr;
   void* output = nullptr;
+  collectives::PeerRows peers = {};
 };
 
 void sort_choices(const Context& context, const Sorting& sorting);

@@ -80,6 +80,17 @@ __device__ void send_before(const NormRows& args, int32_t row) {
                                              is_first ? kRowsUnderWay + 1 : 1);
 }
 
+template <int32_t world_size, bool aligned>
+__device__ void prefetch_received(const NormRows& args, int32_t row) {
+#pragma unroll
+  for (int32_t step = 1; step < world_size; ++step) {
+    const int32_t peer = (args.exchange.rank + step) % world_size;
+    const auto* received =
+        reinterpret_cast<const __nv_bfloat16*>(args.exchange.received[peer]);
+    rows::prefetch_next<aligned>(received, row, args.num_tokens, args.width);
+  }
+}
+
 template <int32_t world_size>
 __device__ FloatChunk sum_over_ranks(const NormRows& args, int32_t row,
                                      int32_t begin, const Bf16Chunk& own) {
@@ -205,6 +216,9 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
     rows::prefetch_next<aligned>(args.residual, row, args.num_tokens,
                                  args.width);
     rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
+    if constexpr (world_size > 1)
+      if (args.exchange.is_sent)
+        prefetch_received<world_size, aligned>(args, row);
     norm_row<world_size, num_chunks, aligned>(args, row, weight, buffer,
                                               parity);
     parity ^= 1;
@@ -275,8 +289,7 @@ void reduce_rows(const Context& context,
                       ": hidden_size over several ranks: expected at most " +
                       std::to_string(kMostReducedWidth) + ", got " +
                       std::to_string(args.hidden_size));
-  const int32_t most =
-      collectives::max_exchange_rows(context.peers->world_size());
+  const int32_t most = context.peers->max_exchange_rows();
   for (int32_t begin = 0; begin < args.num_tokens; begin += most) {
     NormRows given =
         rows_of(args, begin, std::min(most, args.num_tokens - begin));
@@ -306,9 +319,14 @@ void reduce_add_norm_quantise(const Context& context,
       rows::shape_of(kWhere, args.hidden_size));
 }
 
+int32_t max_exchange_rows(const glm_workspace_shape& shape) {
+  return std::min(shape.max_step_tokens, collectives::kMostExchangeRows);
+}
+
 int64_t reduce_add_norm_quantise_scratch_bytes(
     const glm_workspace_shape& shape) {
-  return collectives::region_bytes(shape.world_size, shape.hidden_size);
+  return collectives::region_bytes(shape.world_size, max_exchange_rows(shape),
+                                   shape.hidden_size);
 }
 
 }

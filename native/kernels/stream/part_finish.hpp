@@ -17,8 +17,7 @@ class PartFinish {
   using Exchange = PartExchange<kGroups>;
   using Total = float[Layout::kColumns / 2];
   using Place = std::conditional_t<Layout::kCutsTiles, CutPlace, FragmentPlace>;
-  static constexpr bool kSends =
-      Layout::kTokens <= collectives::kMostRowsSentAhead;
+  static constexpr bool kSends = Layout::kTokens <= kMostTokensSentAhead;
   using Words = WordStore<Output, kSends>;
 
   __device__ PartFinish(const ProductArgs& args, const ProductShape& shape,

@@ -23,6 +23,7 @@ constexpr int32_t kMaxSplit = 8;
 constexpr int32_t kMaxTokens = 256;
 constexpr int32_t kGroupTokens = 8;
 constexpr int32_t kFragmentRows = 16;
+constexpr int32_t kMostTokensSentAhead = 16;
 constexpr int32_t kMostEagerGroups = 6;
 constexpr int32_t kReciprocalBits = 16;
 constexpr int32_t kPieceBytes = kWarpThreads * 16;

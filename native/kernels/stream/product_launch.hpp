@@ -27,8 +27,7 @@ bool stores_words(const ProductArgs& args) {
 template <typename Layout>
 void expect_sender(const char* where, const ProductArgs& args,
                    bool stores_words) {
-  const bool sends =
-      stores_words && Layout::kTokens <= collectives::kMostRowsSentAhead;
+  const bool sends = stores_words && Layout::kTokens <= kMostTokensSentAhead;
   if (args.peers.count > 0 && !sends)
     throw Failure(GLM_DEVICE_ERROR,
                   std::string(where) +
