@@ -124,6 +124,7 @@ entry experts_fp8 [tokens]
                   [initial_rows]
                   (begin: i64)
                   (experts: i64)
+                  (shared: i64)
                   (width: i64)
                   (codes: [tokens][hidden]u8)
                   (row_scale: [tokens]f32)
@@ -145,7 +146,7 @@ entry experts_fp8 [tokens]
                      width
                      values
                      scale
-                     (local_ids begin expert_ids)
+                     (local_ids begin experts shared expert_ids)
                      expert_weights
                      (stack (2 * width) gate_up gate_up_stride gate_up_scale gate_up_scale_stride)
                      (stack hidden down down_stride down_scale down_scale_stride)
@@ -154,6 +155,7 @@ entry experts_fp8 [tokens]
 entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows]
                    (begin: i64)
                    (experts: i64)
+                   (shared: i64)
                    (width: i64)
                    (input: [tokens][hidden]f32)
                    (expert_ids: [tokens][top_k]i32)
@@ -170,7 +172,7 @@ entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial
                       width
                       values
                       scale
-                      (local_ids begin expert_ids)
+                      (local_ids begin experts shared expert_ids)
                       expert_weights
                       (stack (2 * width) gate_up gate_up_stride [] 0)
                       (stack hidden down down_stride [] 0)
@@ -179,6 +181,7 @@ entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial
 entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows]
                   (begin: i64)
                   (experts: i64)
+                  (shared: i64)
                   (width: i64)
                   (input: [tokens][hidden]f32)
                   (expert_ids: [tokens][top_k]i32)
@@ -195,7 +198,7 @@ entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_
                      width
                      values
                      scale
-                     (local_ids begin expert_ids)
+                     (local_ids begin experts shared expert_ids)
                      expert_weights
                      (stack (2 * width) gate_up gate_up_stride [] 0)
                      (stack hidden down down_stride [] 0)

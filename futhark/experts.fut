@@ -78,8 +78,17 @@ def stack 't [weights] [scales]
           (scale_stride: i64) : stacked t [weights] [scales] =
   {data, stride, scale, scale_stride, columns}
 
-def local_ids [tokens] [top_k] (begin: i64) (expert_ids: [tokens][top_k]i32) : [tokens][top_k]i64 =
-  map (map (\expert -> i64.i32 expert - begin)) expert_ids
+def local_ids [tokens] [top_k]
+              (begin: i64)
+              (experts: i64)
+              (shared: i64)
+              (expert_ids: [tokens][top_k]i32) : [tokens][top_k]i64 =
+  let routed = if shared < 0 then experts else experts - 1
+  let index id =
+    if is_local routed (id - begin)
+    then id - begin
+    else if id == shared then experts - 1 else -1
+  in map (map (\expert -> index (i64.i32 expert))) expert_ids
 
 #[inline]
 def scale_of 't [weights] [scales] (matrices: stacked t [weights] [scales]) (expert: i64) : []f32 =

@@ -110,7 +110,8 @@ local terra assign_experts(self : &Layout, at : &Cursor, layer : int32, weights 
   status.try(at:matrix(&weights.router, @self.types:at(layer, slot.router), C.GLM_MATRIX_LINEAR, self.config.num_experts, hidden, false))
   weights.selection_bias = at:vector(self.config.num_experts)
   weights.merges_shared = self:merges_shared_in(layer)
-  if weights.merges_shared then
+  weights.hosts_shared = self:hosts_shared_in(layer)
+  if weights.merges_shared and weights.hosts_shared then
     count = count + 1
   end
   status.try(at:matrices(
@@ -147,19 +148,18 @@ local terra assign_layer(self : &Layout, at : &Cursor, layer : int32, weights : 
     return assign_mlp(self, at, layer, weights, self:local_dense_width())
   end
   status.try(assign_experts(self, at, layer, weights))
-  if weights.merges_shared then
-    bind_merged(at, self.config.num_experts, weights)
+  if not weights.hosts_shared then
     return C.GLM_OK
-  elseif self.config.num_shared_experts == 0 then
+  elseif weights.merges_shared then
+    bind_merged(at, self:num_local_experts(), weights)
     return C.GLM_OK
   end
-  return assign_mlp(self, at, layer, weights, self:local_shared_width())
+  return assign_mlp(self, at, layer, weights, self:local_shared_width_in(layer))
 end
 
 local terra assign_model(self : &Layout, at : &Cursor, model : &ModelWeights) : int32
   var c = self.config
   model.head_is_split = self:head_is_split()
-  model.has_shared_expert = c.num_shared_experts > 0
   model.experts_begin = self:experts_begin()
   model.num_local_experts = self:num_local_experts()
   model.num_local_heads = self:num_local_heads()

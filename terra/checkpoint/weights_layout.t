@@ -11,6 +11,7 @@ local layout = {}
 local struct LayerWeights {
   is_moe : bool
   merges_shared : bool
+  hosts_shared : bool
   input_norm : &float
   post_norm : &float
   query_norm : &float
@@ -36,7 +37,6 @@ local struct ModelWeights {
   final_norm : &float
   head : C.glm_matrix
   head_is_split : bool
-  has_shared_expert : bool
   experts_begin : int32
   num_local_experts : int32
   num_local_heads : int32
@@ -160,19 +160,36 @@ terra Layout:local_dense_width() : int32
   return self.config.intermediate_size / self.world_size
 end
 
-terra Layout:local_shared_width() : int32
-  return self.config:shared_width() / self.world_size
-end
-
 terra Layout:can_merge_shared() : bool
   var c = self.config
-  var keeps_all_experts = self.world_size == 1 or not self:is_expert_parallel()
-  return keeps_all_experts and c.num_shared_experts > 0 and c:has_moe_layers() and c:shared_width() == c.moe_intermediate_size
+  return c.num_shared_experts > 0 and c:has_moe_layers() and c:shared_width() == c.moe_intermediate_size
+end
+
+terra Layout:can_merge_shared_in(layer : int32) : bool
+  var has_equal_gates = @self.types:at(layer, slot.gate_up) == @self.types:at(layer, slot.experts_gate_up)
+  return self:can_merge_shared() and has_equal_gates and @self.types:at(layer, slot.down) == @self.types:at(layer, slot.experts_down)
 end
 
 terra Layout:merges_shared_in(layer : int32) : bool
-  var has_equal_gates = @self.types:at(layer, slot.gate_up) == @self.types:at(layer, slot.experts_gate_up)
-  return self.merges_shared and has_equal_gates and @self.types:at(layer, slot.down) == @self.types:at(layer, slot.experts_down)
+  return self.merges_shared and self:can_merge_shared_in(layer)
+end
+
+terra Layout:num_shared_parts_in(layer : int32) : int32
+  if self:is_expert_parallel() and self:can_merge_shared_in(layer) then
+    return 1
+  end
+  return self.world_size
+end
+
+terra Layout:hosts_shared_in(layer : int32) : bool
+  if self.config.num_shared_experts == 0 then
+    return false
+  end
+  return self:num_shared_parts_in(layer) == self.world_size or layer % self.world_size == self.rank
+end
+
+terra Layout:local_shared_width_in(layer : int32) : int32
+  return self.config:shared_width() / self:num_shared_parts_in(layer)
 end
 
 terra Layout:local_mlp_width() : int32
@@ -180,8 +197,10 @@ terra Layout:local_mlp_width() : int32
   if self.config:has_dense_layers() then
     width = self:local_dense_width()
   end
-  if self.config:has_moe_layers() and self:local_shared_width() > width then
-    width = self:local_shared_width()
+  for layer = self.config.first_k_dense_replace, self.config.num_layers do
+    if self:local_shared_width_in(layer) > width then
+      width = self:local_shared_width_in(layer)
+    end
   end
   return width
 end
@@ -209,6 +228,14 @@ terra layout.resolve_expert_layout(model : &ModelConfig, world_size : int32, wan
   return C.ENGINE_EXPERTS_TENSOR_PARALLEL
 end
 
+terra Layout:check_shared(message : &C.glm_message) : int32
+  var name = "the shared experts' width (n_shared_experts * moe_intermediate_size)"
+  for layer = self.config.first_k_dense_replace, self.config.num_layers do
+    status.try(check_split(name, self.config:shared_width(), self:num_shared_parts_in(layer), message))
+  end
+  return C.GLM_OK
+end
+
 terra Layout:check(message : &C.glm_message) : int32
   var model, world_size = self.config, self.world_size
   status.try(check_split("num_attention_heads", model.num_heads, world_size, message))
@@ -219,7 +246,7 @@ terra Layout:check(message : &C.glm_message) : int32
   if not model:has_moe_layers() then
     return C.GLM_OK
   end
-  status.try(check_split("the shared experts' width (n_shared_experts * moe_intermediate_size)", model:shared_width(), world_size, message))
+  status.try(self:check_shared(message))
   if self:is_expert_parallel() then
     return check_split("n_routed_experts (experts split by expert)", model.num_experts, world_size, message)
   end

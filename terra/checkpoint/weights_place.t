@@ -204,10 +204,11 @@ local terra place_layer(self : &Placer, weights : &LayerWeights) : int32
     return place_dense(self, &weights.gate_up, &weights.down, self.layout.rank)
   end
   status.try(place_experts(self, weights))
-  if self.layout.config.num_shared_experts == 0 then
+  if not weights.hosts_shared then
     return C.GLM_OK
   end
-  return place_shared(self, &weights.gate_up, &weights.down, self.layout.rank)
+  var part = self.layout.rank % self.layout:num_shared_parts_in(self.layer)
+  return place_shared(self, &weights.gate_up, &weights.down, part)
 end
 
 terra Placer:spread_scales(view : &TensorView, destination : &float) : int32

@@ -181,6 +181,10 @@ local terra num_merged(w : &LayerWeights) : int32
   return terralib.select(w.merges_shared, 1, 0)
 end
 
+local terra num_merged_here(w : &LayerWeights) : int32
+  return terralib.select(w.merges_shared and w.hosts_shared, 1, 0)
+end
+
 local terra route(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var args : C.glm_route_args
   args.num_tokens = rows.num_rows
@@ -205,7 +209,8 @@ local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &Layer
   args.num_tokens = rows.num_rows
   args.top_k = self.config.top_k + num_merged(w)
   args.expert_begin = self.weights.experts_begin
-  args.num_local_experts = self.weights.num_local_experts + num_merged(w)
+  args.num_local_experts = self.weights.num_local_experts + num_merged_here(w)
+  args.shared_expert_id = terralib.select(num_merged_here(w) > 0, self.config.num_experts, -1)
   args.gate_up = &w.experts_gate_up
   args.down = &w.experts_down
   args.gate_up_stride = w.experts_gate_up_stride
@@ -225,7 +230,7 @@ end
 local terra moe_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   try(route(self, rows, layer, w, message))
   var initial : &opaque = nil
-  if self.weights.has_shared_expert and not w.merges_shared then
+  if w.hosts_shared and not w.merges_shared then
     try(gated_block(self, rows, layer, w, self.buffers.shared, message))
     initial = self.buffers.shared
   end

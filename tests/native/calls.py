@@ -11,6 +11,7 @@ from tools.bindings.backend import (
     FP8,
     GATE_UP,
     LINEAR,
+    NO_SHARED_EXPERT,
     TABLE,
     Device,
     Matrix,
@@ -264,8 +265,21 @@ def expert_matrices(stack) -> dict:
     }
 
 
-def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=None, initial=None):
-    """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`."""
+def experts(
+    device,
+    stack: ExpertStack,
+    values,
+    ids,
+    weights,
+    begin=0,
+    local=None,
+    initial=None,
+    shared_id=NO_SHARED_EXPERT,
+):
+    """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`.
+
+    The last expert of the stack has the id `shared_id`, where that is one.
+    """
     output = activation_output(device, (len(ids), stack.gate_up[0].columns))
     device.run(
         "experts",
@@ -273,6 +287,7 @@ def experts(device, stack: ExpertStack, values, ids, weights, begin=0, local=Non
         top_k=ids.shape[1],
         expert_begin=begin,
         num_local_experts=len(stack.exact_down) if local is None else local,
+        shared_expert_id=shared_id,
         input=activation(device, values),
         expert_ids=device.place(np.asarray(ids, np.int32)),
         expert_weights=device.place(np.asarray(weights, np.float32)),

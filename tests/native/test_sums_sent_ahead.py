@@ -14,7 +14,14 @@ from tests.devices import num_devices
 from tests.native import calls as op
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
-from tools.bindings.backend import BF16, FP8, BackendError, address, constants
+from tools.bindings.backend import (
+    BF16,
+    FP8,
+    NO_SHARED_EXPERT,
+    BackendError,
+    address,
+    constants,
+)
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
 MOST_ROWS_STREAMED = 16
@@ -98,6 +105,7 @@ class ExpertsProducer(Producer):
             top_k=TOP_K,
             expert_begin=0,
             num_local_experts=NUM_EXPERTS,
+            shared_expert_id=NO_SHARED_EXPERT,
             input=self.given[which],
             expert_ids=self.ids,
             expert_weights=self.weights,

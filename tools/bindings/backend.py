@@ -23,6 +23,7 @@ ARGUMENTS = {"save_pages": "transfer_pages", "restore_pages": "transfer_pages"}
 F32, BF16, FP8 = 0, 1, 2
 LINEAR, GATE_UP, TABLE = 0, 1, 2
 OWN, SHARED = 0, 1
+NO_SHARED_EXPERT = -1
 
 
 class BackendError(RuntimeError):

@@ -3,6 +3,7 @@
 
 #include "arrays.hpp"
 #include "device.hpp"
+#include "native/base/local_experts.hpp"
 #include "operations.hpp"
 
 namespace glm::cpu {
@@ -41,8 +42,7 @@ Stacked stacked(const glm_matrix& matrix, int64_t num_experts, int64_t stride,
 void expect_experts(const glm_experts_args& args) {
   expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kExperts, "top_k", 1, INT32_MAX, args.top_k);
-  expect_range(kExperts, "num_local_experts", 0, INT32_MAX,
-               args.num_local_experts);
+  expect_local_experts(kExperts, INT32_MAX, args);
   expect_matrix(kExperts, "gate_up", args.gate_up, GLM_MATRIX_GATE_UP);
   expect_matrix(kExperts, "down", args.down, GLM_MATRIX_LINEAR);
   expect_equal(kExperts, "down dtype", args.gate_up->dtype, args.down->dtype);
@@ -107,9 +107,10 @@ class Experts {
     const auto down_scale = scale(*args_.down, down_);
     return futhark_entry_experts_fp8(
         context_, result_.slot(), args_.expert_begin, args_.num_local_experts,
-        args_.down->columns, codes, row_scale, ids_, weights_, gate_up,
-        gate_up_.stride, gate_up_scale, gate_up_.scale_stride, down,
-        down_.stride, down_scale, down_.scale_stride, initial_);
+        args_.shared_expert_id, args_.down->columns, codes, row_scale, ids_,
+        weights_, gate_up, gate_up_.stride, gate_up_scale,
+        gate_up_.scale_stride, down, down_.stride, down_scale,
+        down_.scale_stride, initial_);
   }
 
   int run_bf16() {
@@ -117,8 +118,8 @@ class Experts {
     const auto down = data<uint16_t>(*args_.down, down_);
     return futhark_entry_experts_bf16(
         context_, result_.slot(), args_.expert_begin, args_.num_local_experts,
-        args_.down->columns, plain_, ids_, weights_, gate_up, gate_up_.stride,
-        down, down_.stride, initial_);
+        args_.shared_expert_id, args_.down->columns, plain_, ids_, weights_,
+        gate_up, gate_up_.stride, down, down_.stride, initial_);
   }
 
   int run_f32() {
@@ -126,8 +127,8 @@ class Experts {
     const auto down = data<float>(*args_.down, down_);
     return futhark_entry_experts_f32(
         context_, result_.slot(), args_.expert_begin, args_.num_local_experts,
-        args_.down->columns, plain_, ids_, weights_, gate_up, gate_up_.stride,
-        down, down_.stride, initial_);
+        args_.shared_expert_id, args_.down->columns, plain_, ids_, weights_,
+        gate_up, gate_up_.stride, down, down_.stride, initial_);
   }
 
   const glm_experts_args& args_;

@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 9
+#define GLM_BACKEND_ABI_VERSION 10
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -233,6 +233,7 @@ typedef struct glm_experts_args {
   int32_t top_k;
   int32_t expert_begin;
   int32_t num_local_experts;
+  int32_t shared_expert_id;
   const glm_matrix* gate_up;
   const glm_matrix* down;
   int64_t gate_up_stride;

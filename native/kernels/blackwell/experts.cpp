@@ -93,7 +93,7 @@ class Rows {
   void run() const {
     const int64_t first = int64_t{row_begin_} * shape_.top_k;
     prefill::sort_choices(
-        context_, {num_choices(), args_.expert_begin, shape_.num_experts,
+        context_, {num_choices(), local_experts(args_), shape_.num_experts,
                    args_.expert_ids + first, at<int32_t>(layout_.begin),
                    at<int32_t>(layout_.position)});
     if (shape_.num_experts > 0) run_products();

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "native/base/failure.hpp"
+#include "native/base/local_experts.hpp"
 #include "native/kernels/experts/parameters.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/rows/checks.hpp"
@@ -44,8 +45,7 @@ void expect_strides(const glm_experts_args& args) {
 void expect_experts(const glm_experts_args& args) {
   expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kExperts, "top_k", 1, kMaxTopK, args.top_k);
-  expect_range(kExperts, "num_local_experts", 0, kMaxLocalExperts,
-               args.num_local_experts);
+  expect_local_experts(kExperts, kMaxLocalExperts, args);
   expect_matrix("gate_up", args.gate_up, GLM_MATRIX_GATE_UP);
   expect_range(kExperts, "gate_up dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3,
                args.gate_up->dtype);

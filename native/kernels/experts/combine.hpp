@@ -49,14 +49,12 @@ struct RowSum {
 #pragma unroll
     for (int32_t i = 0; i < kBatch; ++i) {
       int32_t index = token * p.top_k + min(first + i, p.top_k - 1);
-      id[i] = __ldcg(p.expert_ids + index) - p.expert_begin;
+      id[i] = __ldcg(p.expert_ids + index);
       weight[i] = __ldcg(p.expert_weights + index);
     }
 #pragma unroll
     for (int32_t i = 0; i < kBatch; ++i)
-      present[i] =
-          first + i < p.top_k && static_cast<uint32_t>(id[i]) <
-                                     static_cast<uint32_t>(p.num_local_experts);
+      present[i] = first + i < p.top_k && p.local.index_of(id[i]) >= 0;
   }
   __device__ const float* partial_of(int32_t choice) const {
     const ExpertsParameters& p = *parameters;

@@ -67,7 +67,8 @@ struct OwnExperts {
     for (int32_t round = 0; round < kRounds; ++round) {
       expert[round] = -1;
       if (index_of(round) < num_assignments)
-        expert[round] = __ldcg(p.expert_ids + index_of(round)) - p.expert_begin;
+        expert[round] =
+            p.local.index_of(__ldcg(p.expert_ids + index_of(round)));
     }
   }
   __device__ static int32_t index_of(int32_t round) {

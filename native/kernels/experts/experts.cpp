@@ -74,7 +74,7 @@ ExpertsParameters parameters_of(const glm_experts_args& args, int32_t begin,
       static_cast<const __nv_bfloat16*>(args.initial);
   p.num_tokens = count;
   p.top_k = args.top_k;
-  p.expert_begin = args.expert_begin;
+  p.local = local_experts(args);
   p.num_local_experts = args.num_local_experts;
   p.hidden_size = args.gate_up->columns;
   p.intermediate_size = args.down->columns;

@@ -44,8 +44,7 @@ __device__ float dot_packed_row(const StreamedMatrix& matrix, int32_t expert,
 
 __device__ int32_t local_expert(const ExpertsParameters& p,
                                 int32_t assignment) {
-  int32_t expert = p.expert_ids[assignment] - p.expert_begin;
-  return expert >= 0 && expert < p.num_local_experts ? expert : -1;
+  return p.local.index_of(p.expert_ids[assignment]);
 }
 
 __global__ void gate_up_kernel(const __grid_constant__ ExpertsParameters p) {

@@ -8,6 +8,7 @@
 
 #include "native/collectives/peer/peer_rows.hpp"
 #include "native/kernels/layout.hpp"
+#include "native/kernels/local_experts.hpp"
 
 namespace glm::kernels::mixture {
 
@@ -67,7 +68,7 @@ constexpr uint64_t row_factor(int32_t assignments_per_row) {
 struct ExpertsParameters {
   int32_t num_tokens;
   int32_t top_k;
-  int32_t expert_begin;
+  LocalExperts local;
   int32_t num_local_experts;
   int32_t hidden_size;
   int32_t intermediate_size;

@@ -84,7 +84,7 @@ class Experts {
 
   void run() {
     prefill::sort_choices(
-        context_, {num_choices_, args_.expert_begin, args_.num_local_experts,
+        context_, {num_choices_, local_experts(args_), args_.num_local_experts,
                    args_.expert_ids, at<int32_t>(layout_.begin),
                    at<int32_t>(layout_.position)});
     if (args_.num_local_experts > 0) run_products();

@@ -39,12 +39,13 @@ __device__ Tally sum_to_lane(Tally tally) {
 }
 
 __device__ Tally tally_of(const Sorting& sorting, int32_t expert) {
+  const int32_t wanted = sorting.local.id_of(expert);
   Tally tally = {0, 0};
 #pragma unroll 8
   for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
-    const int32_t own = sorting.expert_ids[i] - sorting.expert_begin;
-    tally.below += own >= 0 && own < expert;
-    tally.equal += own == expert;
+    const int32_t id = sorting.expert_ids[i];
+    tally.below += sorting.local.is_before(id, expert);
+    tally.equal += id == wanted;
   }
   return tally;
 }
@@ -53,10 +54,9 @@ __device__ void place_choices(const Sorting& sorting, int32_t expert,
                               int32_t position) {
 #pragma unroll 8
   for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
-    const int32_t own = sorting.expert_ids[i] - sorting.expert_begin;
-    const bool local = own >= 0 && own < sorting.num_experts;
-    if (local && own == expert) sorting.position[i] = position++;
-    if (expert == 0 && !local) sorting.position[i] = -1;
+    const int32_t own = sorting.local.index_of(sorting.expert_ids[i]);
+    if (own == expert) sorting.position[i] = position++;
+    if (expert == 0 && own < 0) sorting.position[i] = -1;
   }
 }
 

@@ -6,12 +6,13 @@
 #include "glm/backend.h"
 #include "native/collectives/peer/peer_rows.hpp"
 #include "native/kernels/context.hpp"
+#include "native/kernels/local_experts.hpp"
 
 namespace glm::kernels::prefill {
 
 struct Sorting {
   int32_t num_choices = 0;
-  int32_t expert_begin = 0;
+  LocalExperts local;
   int32_t num_experts = 0;
   const int32_t* expert_ids = nullptr;
   int32_t* begin = nullptr;

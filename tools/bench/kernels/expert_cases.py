@@ -7,7 +7,7 @@ from tools.bench.kernels.case import FP8_PRODUCT, READ, Case, Library
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import TOP_K, Model
 from tools.bench.kernels.product_cases import code_input
-from tools.bindings.backend import FP8, GATE_UP, LINEAR
+from tools.bindings.backend import FP8, GATE_UP, LINEAR, NO_SHARED_EXPERT
 
 NUM_ROUTES = 8
 
@@ -63,6 +63,7 @@ def experts(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool
     output = library.bf16(num_tokens, hidden)
     routes = [random_routes(model, num_tokens) for _ in range(NUM_ROUTES if is_decode else 1)]
     fields = {"num_tokens": num_tokens, "top_k": TOP_K, "num_local_experts": local}
+    fields |= {"shared_expert_id": NO_SHARED_EXPERT}
     fields |= {"gate_up": gate_up.first, "down": down.first, "input": given, "output": output}
     fields |= {"gate_up_stride": gate_up.stride, "down_stride": down.stride}
     fields |= {"gate_up_scale_stride": gate_up.scale_stride}
