@@ -24,6 +24,7 @@ from tests.engine.running import run_requests
 CAPITALS = ROOT / "checkpoints" / "capitals"
 INNER = ROOT / "build" / "libglm_cpu.so"
 FOLDER = ROOT / "build" / "tests" / "queued"
+NUM_LAYERS, NUM_DENSE_LAYERS = 4, 1
 COURSES = [
     {"graphs": False, "plan_ahead": False},
     {"graphs": True, "plan_ahead": False},
@@ -274,11 +275,11 @@ def test_the_last_layer_leaves_out_rows_that_nobody_reads():
         profile = engine.end_profile()
         in_all_layers = profile["num_steps"] * engine.info()["num_layers"]
     calls = {row["name"]: row["num_calls"] for row in profile["operations"]}
-    num_dense_layers, steps_without_logits = 1, 2
+    steps_without_logits = 2
     assert profile["num_steps"] == steps_without_logits + 1
     assert calls["linear qkv"] == calls["norm_rope_store"] == in_all_layers
     assert calls["attention"] == calls["linear output"] == in_all_layers - steps_without_logits
-    in_dense_layers = num_dense_layers * profile["num_steps"]
+    in_dense_layers = NUM_DENSE_LAYERS * profile["num_steps"]
     assert calls["experts"] == in_all_layers - steps_without_logits - in_dense_layers
     assert calls["select rows"] == 2
     assert calls["logits"] == 1
@@ -301,28 +302,34 @@ def first_logprobs(engine: Engine) -> tuple[list[int], np.ndarray]:
     return [token for token, _ in best], np.array([value for _, value in best])
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_a_shared_expert_among_the_routed_ones_gives_the_same_logits(world_size):
-    results = []
-    options = {"world_size": world_size, "expert_layout": "tensor_parallel"}
-    for merges in (False, True):
-        with queued_engine(merges_shared_expert=merges, **options) as engine:
-            found = first_logprobs(engine)
-            engine.begin_profile()
-            run_requests(engine, [Request([5, 6, 7], max_tokens=3, ignore_eos=True)])
-            calls = {row["name"]: row["num_calls"] for row in engine.end_profile()["operations"]}
-        results.append((*found, calls))
-    assert results[0][0] == results[1][0]
-    np.testing.assert_allclose(results[0][1], results[1][1], rtol=0, atol=5e-5)
-    assert results[1][2]["swiglu_quantise"] < results[0][2]["swiglu_quantise"]
-    assert results[1][2]["experts"] == results[0][2]["experts"]
+def blocks_of_a_step(engine: Engine) -> tuple[float, float]:
+    """How many gated blocks and how many mixtures rank 0 runs in a step."""
+    engine.begin_profile()
+    run_requests(engine, [Request([5, 6, 7], max_tokens=3, ignore_eos=True)])
+    profile = engine.end_profile()
+    calls = {row["name"]: row["num_calls"] / profile["num_steps"] for row in profile["operations"]}
+    return calls["swiglu_quantise"], calls["experts"]
 
 
-def test_ranks_with_whole_experts_keep_the_shared_one_apart():
-    options = {"world_size": 2, "expert_layout": "expert_parallel"}
+def hosted_by_rank_0(world_size: int, layout: str) -> int:
+    """Layers of capitals in which rank 0 computes a shared expert, or a part of one."""
+    layers = range(NUM_DENSE_LAYERS, NUM_LAYERS)
+    if layout == "tensor_parallel":
+        return len(layers)
+    return len([layer for layer in layers if layer % world_size == 0])
+
+
+@pytest.mark.parametrize("layout", ["tensor_parallel", "expert_parallel"])
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_a_shared_expert_among_the_routed_ones_gives_the_same_logits(world_size, layout):
     results = []
+    options = {"world_size": world_size, "expert_layout": layout}
     for merges in (False, True):
         with queued_engine(merges_shared_expert=merges, **options) as engine:
-            results.append(first_logprobs(engine))
-    assert results[0][0] == results[1][0]
-    np.testing.assert_array_equal(results[0][1], results[1][1])
+            results.append((*first_logprobs(engine), *blocks_of_a_step(engine)))
+    apart, merged = results
+    assert apart[0] == merged[0]
+    np.testing.assert_allclose(apart[1], merged[1], rtol=0, atol=5e-5)
+    assert apart[2] == NUM_DENSE_LAYERS + hosted_by_rank_0(world_size, layout)
+    assert merged[2] == NUM_DENSE_LAYERS
+    assert apart[3] == merged[3] == NUM_LAYERS - NUM_DENSE_LAYERS

@@ -10,11 +10,14 @@ from glm_engine.errors import EngineError, Status
 from tests.golden_checks import numpy_logits
 from tests.reference import configs
 from tests.reference.compare import relative_rms
+from tests.reference.golden import ONE_RANK, Split
+from tests.reference.model import ExpertLayout
 from tools.checkpoint.random_model import write_random_model
 
 SIZES = configs.sizes(64, 2, (8, 2, 32), (64, 32), 98)
 TOKENS = [(7 * position) % 98 for position in range(21)]
 LIMIT = 0.01
+SPLITS = [ONE_RANK, *(Split(2, layout) for layout in ExpertLayout)]
 
 RUNS = {
     "shared expert BF16": r"re:.*shared_experts\..*",
@@ -42,15 +45,17 @@ def write(directory: Path, pattern: str) -> Path:
     return directory
 
 
-def options(directory: Path) -> EngineOptions:
-    return EngineOptions(directory, device="cpu", max_seq=32, max_batch=2, num_threads=1)
+def options(directory: Path, split: Split = ONE_RANK) -> EngineOptions:
+    ranks = {"world_size": split.world_size, "expert_layout": split.expert_layout.value}
+    return EngineOptions(directory, device="cpu", max_seq=32, max_batch=2, num_threads=1, **ranks)
 
 
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
 @pytest.mark.parametrize("name", RUNS)
-def test_logits_of_mixed_layers(name, tmp_path):
+def test_logits_of_mixed_layers(name, split, tmp_path):
     directory = write(tmp_path, RUNS[name])
-    [expected] = numpy_logits(directory, [TOKENS])
-    with Engine(options(directory)) as engine:
+    [expected] = numpy_logits(directory, [TOKENS], split)
+    with Engine(options(directory, split)) as engine:
         _, logits = engine.prefill(TOKENS, all_positions=True)
     assert np.isfinite(logits).all()
     assert relative_rms(logits, expected) < LIMIT

@@ -71,6 +71,40 @@ def test_groups_that_no_gpus_form_are_refused(world_size):
         plan_of(AIR, world_size=world_size, device_memory_bytes=141 * GIGABYTE)
 
 
+def shared_expert_bytes(config: dict) -> int:
+    """FP8 weights and their scales, each region a multiple of 256 bytes."""
+    hidden, width = config["hidden_size"], config["moe_intermediate_size"]
+    regions = (2 * width * hidden, 4 * 2 * width, hidden * width, 4 * hidden)
+    return sum(-(-region // 256) * 256 for region in regions)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_ranks_that_host_more_shared_experts_hold_more_weights(kind, world_size):
+    options = {"world_size": world_size, "expert_layout": "expert_parallel", "max_seq": 4096}
+    planned = plan_of(GLM, kind, device_memory_bytes=1000 * GIGABYTE, **options)
+    config = json.loads(GLM.read_text(encoding="utf-8"))
+    layers = range(config["first_k_dense_replace"], config["num_hidden_layers"])
+    hosted = [sum(layer % world_size == rank for layer in layers) for rank in range(world_size)]
+    assert len(set(hosted)) == 2
+    weights = [rank["weight_bytes"] for rank in planned["ranks"]]
+    own = shared_expert_bytes(config)
+    assert len({held - own * count for held, count in zip(weights, hosted, strict=True)}) == 1
+
+
+@pytest.mark.parametrize(("kind", "in_memory"), [("cpu", sum), ("cuda", max)], ids=KINDS)
+def test_the_pool_is_what_the_heaviest_rank_or_all_together_leave(kind, in_memory):
+    options = {"world_size": 8, "expert_layout": "expert_parallel", "max_seq": 4096}
+    given = {"max_batch": 8, "max_step_tokens": 1024, "num_pages": 1024, **options}
+    roomy = plan_of(GLM, kind, device_memory_bytes=1000 * GIGABYTE, **given)
+    needed = in_memory(rank["total_bytes"] for rank in roomy["ranks"])
+    if kind == "cpu":
+        needed += roomy["ranks"][0]["host_bytes"]
+    limit = {"device_memory_bytes": 1000 * GIGABYTE, **given}
+    assert plan_of(GLM, kind, memory_limit_bytes=needed, **limit)["fits"] is True
+    assert plan_of(GLM, kind, memory_limit_bytes=needed - 1, **limit)["fits"] is False
+
+
 @pytest.mark.parametrize("percent", [1, 50, 100])
 def test_a_limit_in_hundredths_of_what_is_free(percent):
     planned = plan_of(AIR, device_memory_bytes=1000 * GIGABYTE, memory_limit_percent=percent)

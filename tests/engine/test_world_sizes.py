@@ -45,6 +45,7 @@ MODELS = {
     "no_shared_expert": {"n_shared_experts": 0, "first_k_dense_replace": 0},
     "dense_layers_alone": {"first_k_dense_replace": 3},
 }
+WHOLE_ALONE = {"width_that_8_does_not_divide": {"moe_intermediate_size": 36}}
 REFUSED = [
     ("num_attention_heads", 12, 8, "expert_parallel"),
     ("num_key_value_heads", 4, 8, "expert_parallel"),
@@ -52,6 +53,7 @@ REFUSED = [
     ("n_routed_experts", 12, 8, "expert_parallel"),
     ("n_routed_experts", 15, 2, "expert_parallel"),
     ("moe_intermediate_size", 36, 8, "tensor_parallel"),
+    ("n_shared_experts * moe_intermediate_size", 36, 8, "tensor_parallel"),
     ("n_shared_experts * moe_intermediate_size", 36, 8, "expert_parallel"),
 ]
 
@@ -67,7 +69,10 @@ def model_of(tmp_path_factory):
 
     @cache
     def write(name: str) -> Path:
-        config = {**small_config(fp8=False, **{**BASE, **MODELS[name]}), "initializer_range": 0.08}
+        config = {
+            **small_config(fp8=False, **{**BASE, **(MODELS | WHOLE_ALONE)[name]}),
+            "initializer_range": 0.08,
+        }
         write_random_model(folder / name, config, SEED, 2, LayoutOptions())
         return folder / name
 
@@ -110,6 +115,15 @@ def test_a_split_gives_the_logits_of_one_rank(name, split, model_of, alone):
     assert_end_to_end(logits, expected_logits, Kind.UNQUANTISED_FLOAT32, where)
 
 
+@pytest.mark.skipif(is_rounded(), reason="limits of float32 mathematics")
+def test_a_whole_shared_expert_needs_no_width_that_the_ranks_divide(model_of, alone):
+    name, split = "width_that_8_does_not_divide", Split(8, ExpertLayout.EXPERT_PARALLEL)
+    logits, tokens = batch_logits(model_of(name), split)
+    expected_logits, expected_tokens = alone(name)
+    assert tokens == expected_tokens
+    assert_end_to_end(logits, expected_logits, Kind.UNQUANTISED_FLOAT32, name)
+
+
 @pytest.mark.parametrize("split", SPLITS, ids=label)
 def test_a_split_repeats_its_own_bits(split, model_of):
     first, second = (batch_logits(model_of("vocabulary_in_parts"), split)[0] for _ in range(2))
@@ -120,7 +134,8 @@ def test_a_split_repeats_its_own_bits(split, model_of):
 def config_with(field: str, value: int) -> dict:
     """A config in which that field alone stands against a split over the ranks."""
     if field == "n_shared_experts * moe_intermediate_size":
-        return small_config(fp8=False, **{**BASE, "moe_intermediate_size": value})
+        widths = {"n_shared_experts": 2, "moe_intermediate_size": value // 2}
+        return small_config(fp8=False, **{**BASE, **widths})
     changes = {field: value}
     if field == "moe_intermediate_size":
         changes["n_shared_experts"] = 0

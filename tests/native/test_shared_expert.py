@@ -37,7 +37,7 @@ def routes_of_all_ranks(num_tokens: int, num_local: int, top_k: int):
 
 
 def places(ids: np.ndarray, num_local: int, is_host: bool) -> np.ndarray:
-    """Which expert of the stack each id stands for, −1 for none."""
+    """Which expert of the stack each id stands for, -1 for none."""
     table = np.full(NUM_ROUTED + 1, -1)
     table[BEGIN : BEGIN + num_local] = np.arange(num_local)
     if is_host:
@@ -97,4 +97,3 @@ def test_ids_that_cannot_be_its_own_are_refused(device, shared_id, local, text):
     stack, _, given, ids, weights = problem(device, 2, 2, 16, 8, 2, F32)
     with pytest.raises(BackendError, match=text):
         op.experts(device, stack, given, ids, weights, BEGIN, local, shared_id=shared_id)
-
