@@ -24,7 +24,7 @@ from tests.reference.capitals import CAPITALS
 CUDA = ROOT / "build" / "libglm_cuda.so"
 MOST_SECONDS = 5
 NUM_REQUESTS = 3
-LAYERS = 4
+MOE_LAYERS = 3
 ONCE_A_STEP = ("sample", "all_to_all")
 LAYOUTS = ("tensor_parallel", "expert_parallel")
 
@@ -73,7 +73,7 @@ def fail_an_operation(world_size: int, rank: int, operation: str, hangs: bool) -
 
     def arm() -> None:
         failing_device.library("cuda").failing_hang(hangs)
-        call = 0 if operation in ONCE_A_STEP else LAYERS - 1
+        call = 0 if operation in ONCE_A_STEP else MOE_LAYERS - 1
         failing_device.arm(rank, operation, call, kind="cuda", inner=CUDA)
 
     tell_what_comes(engine, arm)
