@@ -43,29 +43,34 @@ def nearest_logits(
     return [nearest_rows(model, text, rows) for text, rows in zip(texts, actual, strict=True)]
 
 
-def nearest_rows(model: ReferenceModel, text: Sequence[int], rows: np.ndarray) -> np.ndarray:
+def nearest_rows(
+    model: ReferenceModel,
+    text: Sequence[int],
+    rows: np.ndarray,
+    margin: float = BF16_ROUTE_MARGIN,
+) -> np.ndarray:
     """A model's logits at the last positions of a text, as many as `rows` has.
 
-    BF16 mathematics may choose the other expert where two scores nearly tie: a row whose margin is
-    below BF16_ROUTE_MARGIN counts as the nearer of both choices, so that it is compared as tightly.
+    BF16 mathematics may choose the other expert where two scores nearly tie: a row whose scores are
+    closer than `margin` counts as the nearer of both choices, so that it is compared as tightly.
     """
     trace, first = Trace(), len(text) - len(rows)
     expected = model.logits(text, trace)[first:]
-    for layer, row in close_routes(trace, first) if is_rounded() else ():
+    for layer, row in close_routes(trace, first, margin) if is_rounded() else ():
         other = model.logits(text, other_routes={layer: [row]})[row]
         both = (expected[row - first], other)
         expected[row - first] = min(both, key=partial(distance, rows[row - first]))
     return expected
 
 
-def close_routes(trace: Trace, first: int) -> list[tuple[int, int]]:
-    """(layer, row) of each choice of experts from row `first` on that nearly ties."""
+def close_routes(trace: Trace, first: int, margin: float) -> list[tuple[int, int]]:
+    """(layer, row) of each choice of experts from row `first` on with scores closer than `margin`."""
     suffix = ".route_margins"
     return [
         (int(name.removesuffix(suffix).removeprefix("layers.")), int(row))
         for name in trace
         if name.endswith(suffix)
-        for row in np.flatnonzero(trace[name] < BF16_ROUTE_MARGIN)
+        for row in np.flatnonzero(trace[name] < margin)
         if row >= first
     ]
 
