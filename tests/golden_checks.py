@@ -64,7 +64,7 @@ def nearest_rows(
 
 
 def close_routes(trace: Trace, first: int, margin: float) -> list[tuple[int, int]]:
-    """(layer, row) of each choice of experts from row `first` on with scores closer than `margin`."""
+    """(layer, row) of each choice of experts from row `first` on whose scores nearly tie."""
     suffix = ".route_margins"
     return [
         (int(name.removesuffix(suffix).removeprefix("layers.")), int(row))
