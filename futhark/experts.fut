@@ -87,7 +87,7 @@ def local_ids [tokens] [top_k]
   let index id =
     if is_local routed (id - begin)
     then id - begin
-    else if id == shared then experts - 1 else -1
+    else if shared >= 0 && id == shared then experts - 1 else -1
   in map (map (\expert -> index (i64.i32 expert))) expert_ids
 
 #[inline]

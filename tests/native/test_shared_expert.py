@@ -77,6 +77,18 @@ def test_it_is_not_local_on_other_ranks(device, num_tokens, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("num_tokens", [1, 17, 400])
+@pytest.mark.parametrize("shared_id", [op.NO_SHARED_EXPERT, NUM_ROUTED])
+def test_ids_outside_every_range_belong_to_nobody(device, shared_id, num_tokens, dtype):
+    num_local, hidden, width, top_k = SHAPES["tiles"]
+    stack, _, given, _, _ = problem(device, num_tokens, num_local, hidden, width, 1, dtype)
+    _, weights = routes_of_all_ranks(num_tokens, num_local, top_k)
+    ids = np.resize(np.array([-1, -2, 2**31 - 1], np.int32), (num_tokens, top_k))
+    actual = op.experts(device, stack, given, ids, weights, BEGIN, shared_id=shared_id)
+    assert not np.any(actual)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("num_tokens", [1, 65, 400])
 def test_an_id_that_follows_the_routed_ones_changes_no_bit(device, num_tokens, dtype):
     stack, _, given, ids, weights = problem(device, num_tokens, 6, 64, 32, 4, dtype)

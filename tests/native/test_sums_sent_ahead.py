@@ -22,11 +22,13 @@ from tools.bindings.backend import (
     address,
     constants,
 )
+from tools.bindings.facts import WORKSPACE
 
 DTYPES = {"bf16": BF16, "fp8": FP8}
 MOST_ROWS_STREAMED = 16
-MANY_ROWS = 700
-ROWS = (1, 2, 3, 7, 8, MOST_ROWS_STREAMED, MOST_ROWS_STREAMED + 1, 300, MANY_ROWS)
+MOST_ROWS_SENT = WORKSPACE["max_step_tokens"]
+MORE_ROWS = MOST_ROWS_SENT + 76
+ROWS = (1, 2, 3, 7, 8, MOST_ROWS_STREAMED, MOST_ROWS_STREAMED + 1, 300, MOST_ROWS_SENT)
 PER_STEP = 2
 NUM_STEPS = 40
 WORLD_SIZES = (2, 4, 8)
@@ -41,16 +43,16 @@ def device_with_graphs(backend):
 
 
 class Producer:
-    """Parts of max(ROWS) rows on one rank; `which` of PER_STEP inputs makes them."""
+    """Parts of at most MORE_ROWS rows on one rank; `which` of PER_STEP inputs makes them."""
 
     def __init__(self, device, width, dtype, name, rank):
         self.device, self.width = device, width
         self.rng = shapes.generator(name, rank, width, dtype)
-        self.delta = op.activation_output(device, (max(ROWS), width))
+        self.delta = op.activation_output(device, (MORE_ROWS, width))
 
     def inputs(self, columns, dtype):
         for _ in range(PER_STEP):
-            values = self.rng.standard_normal((max(ROWS), columns))
+            values = self.rng.standard_normal((MORE_ROWS, columns))
             values = op.as_activation(self.device, values)
             given = op.quantise(self.device, values) if dtype == FP8 else values
             yield op.activation(self.device, given)
@@ -93,9 +95,9 @@ class ExpertsProducer(Producer):
         down = self.rng.standard_normal((NUM_EXPERTS, width, columns)) / np.sqrt(columns)
         self.stack = op.ExpertStack(device, gate_up, down, dtype)
         self.given = list(self.inputs(width, dtype))
-        ids = [self.rng.permutation(NUM_EXPERTS)[:TOP_K] for _ in range(max(ROWS))]
+        ids = [self.rng.permutation(NUM_EXPERTS)[:TOP_K] for _ in range(MORE_ROWS)]
         self.ids = device.place(np.array(ids, np.int32))
-        weights = self.rng.uniform(0.1, 1, (max(ROWS), TOP_K))
+        weights = self.rng.uniform(0.1, 1, (MORE_ROWS, TOP_K))
         self.weights = device.place(weights.astype(np.float32))
 
     def run(self, count, which, is_part):
@@ -120,7 +122,7 @@ class Sums:
 
     def __init__(self, producer, is_part):
         self.producer, self.is_part, self.device = producer, is_part, producer.device
-        self.shape = (max(ROWS), producer.width)
+        self.shape = (MORE_ROWS, producer.width)
         self.residual = self.device.activation(np.zeros(self.shape))
         self.weight = self.device.place(np.ones(producer.width, np.float32))
         self.output, self.plain, self.codes, self.scale = op.outputs(
@@ -219,9 +221,20 @@ def refused(call) -> str:
     return str(failure.value)
 
 
-@pytest.mark.parametrize("count", [3, MOST_ROWS_STREAMED, MANY_ROWS])
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize("producer", [LinearProducer, ExpertsProducer])
+@pytest.mark.parametrize(
+    ("producer", "count"),
+    [
+        (LinearProducer, 3),
+        (LinearProducer, MOST_ROWS_STREAMED),
+        (LinearProducer, 300),
+        (LinearProducer, MOST_ROWS_SENT),
+        (ExpertsProducer, 3),
+        (ExpertsProducer, MOST_ROWS_STREAMED + 1),
+        (ExpertsProducer, 300),
+        (ExpertsProducer, MOST_ROWS_SENT),
+    ],
+)
 def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer, dtype, count):
     width = 512
 
@@ -233,6 +246,7 @@ def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer, dtype
         messages = [
             refused(lambda: sums.reduce(count, other.block)),
             refused(lambda: sums.reduce(count - 1)),
+            refused(lambda: sums.reduce(0)),
             refused(lambda: made.run(count, 0, is_part=True)),
         ]
         status = device.table.graph_begin(device.handle)
@@ -247,10 +261,13 @@ def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer, dtype
         assert all(sent in message for message in messages), messages
 
 
-def test_streamed_products_of_more_rows_are_not_sent_ahead(sending):
+@pytest.mark.parametrize("count", [MOST_ROWS_STREAMED + 1, MORE_ROWS])
+def test_products_of_other_numbers_of_rows_are_not_sent_ahead(sending, count):
+    """More rows than streamed products send; more rows than the buffers of the others have."""
+
     def work(device, rank):
         made = LinearProducer(device, rank, 512, 64, FP8)
-        made.run(MOST_ROWS_STREAMED + 1, 0, is_part=True)
+        made.run(count, 0, is_part=True)
         Sums(made, is_part=True).reduce(1)
         device.synchronise()
 

@@ -131,11 +131,16 @@ def engine_options(model: str, batches, lengths, num_steps: int, ranks: dict) ->
     )
 
 
-def figures_of(has_limits: bool, batch: int, measured) -> list[Figure]:
-    """Figures beside their limits, which are those of Air on one H200."""
+def limits_of(model: str, world_size: int) -> dict:
+    """Milliseconds by decode rows and prompt tokens: those of Air on one H200, none of others."""
+    return MOST_MS if (model, world_size) == (AIR, 1) else {}
+
+
+def figures_of(limits: dict, batch: int, measured) -> list[Figure]:
+    """Figures beside their limits."""
     figures = []
     for length, spent in measured:
-        limit = MOST_MS.get((batch, length)) if has_limits else None
+        limit = limits.get((batch, length))
         bound = Bound.NONE if limit is None else Bound.AT_MOST
         name = f"{batch} decode rows, {length} prompt tokens"
         figures.append(Figure(name, spent, "ms", bound, limit))
@@ -145,10 +150,10 @@ def figures_of(has_limits: bool, batch: int, measured) -> list[Figure]:
 def measure(model: str, ranks: dict, batches, lengths, num_steps: int, generator) -> list[Figure]:
     figures: list[Figure] = []
     with Engine(engine_options(model, batches, lengths, num_steps, ranks)) as engine:
-        has_limits = model == AIR and engine.info()["world_size"] == 1
+        limits = limits_of(model, engine.info()["world_size"])
         for batch in batches:
             measured = decode_beside(engine, generator, batch, lengths, num_steps)
-            figures += figures_of(has_limits, batch, measured)
+            figures += figures_of(limits, batch, measured)
             for figure in figures[-len(lengths) :]:
                 click.echo(line_of(figure))
     return figures

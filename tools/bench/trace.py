@@ -167,7 +167,7 @@ def steps_beside(launches: list[Launch], beside: MixedSteps, length: int) -> lis
 
 def measure(model: str, device: str, batch: int, length: int, num_steps: int, generator):
     """The step of median length of those that carried a prompt, or that carried none."""
-    opened = engine_options(model, [batch], [length], num_steps, device)
+    opened = engine_options(model, [batch], [length], num_steps, {"device": device})
     recorded = profiler()
     with Engine(opened) as engine:
         decoding = Decoding(engine, generator, batch, CONTEXT, STEPS_FOR_EACH * num_steps)

@@ -6,7 +6,6 @@
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
 #include "native/kernels/layout.hpp"
-#include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
 
 namespace glm::cuda {
 namespace {
@@ -19,6 +18,11 @@ std::array<int64_t, kNumRegions> region_bytes(
   expect_pointer(where, "shape", shape);
   expect_equal(where, "struct_size", sizeof(glm_workspace_shape),
                shape->struct_size);
+  if (shape->world_size > 1) {
+    expect_range(where, "max_step_tokens", 1, INT32_MAX,
+                 shape->max_step_tokens);
+    expect_range(where, "max_sequences", 1, INT32_MAX, shape->max_sequences);
+  }
   std::array<int64_t, kNumRegions> bytes = {};
   for (const ScratchNeed& need : kScratchNeeds)
     bytes[need.region] =
@@ -56,8 +60,10 @@ void set_workspace(glm_device& device, const glm_workspace_shape* shape,
   }
   const kernels::Scratch& exchanged = device.scratch[kReduceAddNormQuantise];
   if (device.peers != nullptr)
-    device.peers->set_region(exchanged.data, exchanged.bytes,
-                             kernels::max_exchange_rows(*shape));
+    device.peers->set_region(
+        exchanged.data, exchanged.bytes,
+        collectives::region_shape(shape->world_size, shape->max_step_tokens,
+                                  shape->max_sequences));
 }
 
 }

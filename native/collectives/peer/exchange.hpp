@@ -10,7 +10,6 @@
 
 namespace glm::collectives {
 
-constexpr int32_t kMostExchangeRows = 8192;
 constexpr int32_t kChunkElements = 8;
 constexpr uint32_t kAbsent = 0xFFFFFFFFu;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "native/collectives/peer/exchange.hpp"
+#include "native/collectives/peer/region.hpp"
 #include "native/collectives/peer/stop.hpp"
 #include "native/collectives/threads/rank_group.hpp"
 
@@ -19,6 +20,8 @@ namespace glm::collectives {
 struct SharedMemory {
   char* data = nullptr;
   int64_t bytes = 0;
+  int64_t region_offset = 0;
+  RegionShape region;
 };
 
 class PeerGroup {

@@ -17,10 +17,6 @@ int64_t row_chunks(int64_t width) {
   return (width + kChunkElements - 1) / kChunkElements;
 }
 
-int32_t place_of(int32_t sender, int32_t receiver) {
-  return sender < receiver ? sender : sender - 1;
-}
-
 std::string text_of(const PartOfSum& part) {
   return std::to_string(part.num_rows) + " rows of " +
          std::to_string(part.width) + " at address " +
@@ -33,11 +29,10 @@ bool is_same(const PartOfSum& a, const PartOfSum& b) {
 
 }
 
-int64_t region_bytes(int32_t world_size, int32_t num_rows,
-                     int64_t hidden_size) {
+int64_t region_bytes(const RegionShape& shape, int64_t hidden_size) {
+  if (shape.world_size == 1) return 0;
   const int64_t row_bytes = row_chunks(hidden_size) * int64_t{sizeof(uint4)};
-  if (world_size == 1) return 0;
-  return kFlagBytes + kNumTurns * (world_size - 1) * num_rows * row_bytes;
+  return kFlagBytes + shape.num_places() * row_bytes;
 }
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
@@ -51,17 +46,18 @@ PeerRank::PeerRank(PeerGroup& group, int32_t rank)
   group.enable_access(rank);
 }
 
-void PeerRank::set_region(void* data, int64_t bytes, int32_t num_rows) {
+void PeerRank::set_region(void* data, int64_t bytes, const RegionShape& shape) {
   region_ = static_cast<char*>(data);
   region_bytes_ = bytes;
-  region_rows_ = num_rows;
+  region_shape_ = shape;
   memories_.clear();
   reserved_.reset();
 }
 
 void PeerRank::bind(void* memory, int64_t bytes, cudaStream_t stream) {
   const char* where = "group_bind";
-  const SharedMemory mine = {static_cast<char*>(memory), bytes};
+  char* const begin = static_cast<char*>(memory);
+  const SharedMemory mine = {begin, bytes, region_ - begin, region_shape_};
   const bool is_inside =
       region_ >= mine.data && region_ + region_bytes_ <= mine.data + mine.bytes;
   if (region_ == nullptr || !is_inside)
@@ -74,6 +70,16 @@ void PeerRank::bind(void* memory, int64_t bytes, cudaStream_t stream) {
       where);
   check(cudaStreamSynchronize(stream), where);
   memories_ = group_.gather(rank_, mine);
+  expect_equal_regions(where);
+}
+
+void PeerRank::expect_equal_regions(const char* where) const {
+  const SharedMemory& mine = memories_[static_cast<size_t>(rank_)];
+  for (const SharedMemory& other : memories_)
+    if (other.region_offset != mine.region_offset ||
+        !are_equal(other.region, mine.region))
+      reject(where, "workspace", "one of the same shape and place on all ranks",
+             "another");
 }
 
 void PeerRank::expect_bound(const char* where) const {
@@ -102,27 +108,30 @@ Stop PeerRank::stop() const {
 
 Exchange PeerRank::next_exchange(const char* where, int64_t width) {
   expect_bound(where);
-  if (region_bytes_ < region_bytes(world_size(), region_rows_, width))
+  if (region_bytes_ < region_bytes(region_shape_, width))
     reject(where, "hidden_size", "no more than the workspace was made for",
            std::to_string(width));
   if (!turns_.is_capturing()) group_.wait_for_slower_ranks(rank_);
-  const int64_t each = region_rows_ * row_chunks(width);
-  uint4* received = reinterpret_cast<uint4*>(region_ + kFlagBytes) +
-                    turns_.next() * (world_size() - 1) * each;
+  const int32_t turn = turns_.next();
+  uint4* places = reinterpret_cast<uint4*>(region_ + kFlagBytes);
+  auto place = [&](int32_t sender, int32_t receiver) {
+    return places +
+           region_shape_.place_of(turn, sender, receiver) * row_chunks(width);
+  };
   Exchange exchange = {};
   exchange.rank = rank_;
   exchange.row_chunks = row_chunks(width);
   exchange.stop = stop();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     if (peer == rank_) continue;
-    exchange.received[peer] = received + place_of(peer, rank_) * each;
-    exchange.sent[peer] = at(peer, received + place_of(rank_, peer) * each);
+    exchange.received[peer] = place(peer, rank_);
+    exchange.sent[peer] = at(peer, place(rank_, peer));
   }
   return exchange;
 }
 
 bool PeerRank::can_send_ahead(const PartOfSum& part) const {
-  return !shares_gpu() && part.num_rows <= region_rows_ &&
+  return !shares_gpu() && part.num_rows <= max_exchange_rows() &&
          part.width % kChunkElements == 0 &&
          reinterpret_cast<uintptr_t>(part.delta) % sizeof(uint4) == 0;
 }

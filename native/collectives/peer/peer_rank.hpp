@@ -31,8 +31,10 @@ class PeerRank {
   bool shares_gpu() const { return group_.shares_gpu(); }
   bool leads() const { return !shares_gpu() || rank_ == 0; }
   void meet_on_gpu(const char* where);
-  int32_t max_exchange_rows() const { return region_rows_; }
-  void set_region(void* data, int64_t bytes, int32_t num_rows);
+  int32_t max_exchange_rows() const {
+    return region_shape_.rows_of(turns_.upcoming());
+  }
+  void set_region(void* data, int64_t bytes, const RegionShape& shape);
   void bind(void* memory, int64_t bytes, cudaStream_t stream);
   PeerRows reserve_exchange(const char* where, const PartOfSum& part);
   Exchange exchange_of(const char* where, const PartOfSum& part);
@@ -52,6 +54,7 @@ class PeerRank {
   bool can_send_ahead(const PartOfSum& part) const;
   Exchange next_exchange(const char* where, int64_t width);
   void expect_bound(const char* where) const;
+  void expect_equal_regions(const char* where) const;
   Stop stop() const;
   template <typename Pointer>
   Pointer* at(int32_t peer, Pointer* own) const;
@@ -62,14 +65,14 @@ class PeerRank {
   std::optional<Reserved> reserved_;
   char* region_ = nullptr;
   int64_t region_bytes_ = 0;
-  int32_t region_rows_ = 0;
+  RegionShape region_shape_;
   std::vector<SharedMemory> memories_;
 };
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
                           bool is_part_of_sum, const PartOfSum& part);
 
-int64_t region_bytes(int32_t world_size, int32_t num_rows, int64_t hidden_size);
+int64_t region_bytes(const RegionShape& shape, int64_t hidden_size);
 
 }
 

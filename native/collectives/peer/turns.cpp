@@ -3,17 +3,15 @@
 #include "native/base/failure.hpp"
 
 namespace glm::collectives {
-namespace {
 
-constexpr int32_t kFirstOfGraph = kNumTurns - 1;
-
+int32_t Turns::upcoming() const {
+  if (is_capturing_ && num_captured_ == 0) return kFirstOfGraph;
+  return last_ == 0 ? 1 : 0;
 }
 
 int32_t Turns::next() {
-  if (is_capturing_ && num_captured_++ == 0)
-    last_ = kFirstOfGraph;
-  else
-    last_ = last_ == 0 ? 1 : 0;
+  last_ = upcoming();
+  if (is_capturing_) ++num_captured_;
   return last_;
 }
 

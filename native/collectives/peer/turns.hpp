@@ -6,10 +6,12 @@
 namespace glm::collectives {
 
 constexpr int32_t kNumTurns = 3;
+constexpr int32_t kFirstOfGraph = kNumTurns - 1;
 
 class Turns {
  public:
   int32_t next();
+  int32_t upcoming() const;
   void begin_graph();
   int32_t end_graph();
   void drop_graph();

@@ -289,10 +289,12 @@ void reduce_rows(const Context& context,
                       ": hidden_size over several ranks: expected at most " +
                       std::to_string(kMostReducedWidth) + ", got " +
                       std::to_string(args.hidden_size));
-  const int32_t most = context.peers->max_exchange_rows();
-  for (int32_t begin = 0; begin < args.num_tokens; begin += most) {
+  int32_t begin = 0;
+  while (begin < args.num_tokens) {
+    const int32_t most = context.peers->max_exchange_rows();
     NormRows given =
         rows_of(args, begin, std::min(most, args.num_tokens - begin));
+    begin += given.num_tokens;
     given.exchange = context.peers->exchange_of(
         kWhere, {given.delta, given.num_tokens, given.width});
     if (context.peers->shares_gpu())
@@ -308,25 +310,24 @@ void reduce_add_norm_quantise(const Context& context,
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "hidden_size", 1, INT32_MAX, args.hidden_size);
   expect_output(kWhere, args.output);
+  const bool adds = args.num_tokens > 0 && args.delta != nullptr;
+  if (context.peers != nullptr && !adds)
+    context.peers->expect_none_reserved(kWhere);
   if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "residual", args.residual);
   expect_pointer(kWhere, "weight", args.weight);
-  if (context.peers != nullptr && args.delta != nullptr)
-    return reduce_rows(context, args);
-  if (context.peers != nullptr) context.peers->expect_none_reserved(kWhere);
+  if (context.peers != nullptr && adds) return reduce_rows(context, args);
   launch_chunks<Work::norm, 1, 1, 2, 4, 8>(
       context, rows_of(args, 0, args.num_tokens),
       rows::shape_of(kWhere, args.hidden_size));
 }
 
-int32_t max_exchange_rows(const glm_workspace_shape& shape) {
-  return std::min(shape.max_step_tokens, collectives::kMostExchangeRows);
-}
-
 int64_t reduce_add_norm_quantise_scratch_bytes(
     const glm_workspace_shape& shape) {
-  return collectives::region_bytes(shape.world_size, max_exchange_rows(shape),
-                                   shape.hidden_size);
+  return collectives::region_bytes(
+      collectives::region_shape(shape.world_size, shape.max_step_tokens,
+                                shape.max_sequences),
+      shape.hidden_size);
 }
 
 }

@@ -11,8 +11,6 @@ namespace glm::kernels {
 void reduce_add_norm_quantise(const Context& context,
                               const glm_reduce_add_norm_quantise_args& args);
 
-int32_t max_exchange_rows(const glm_workspace_shape& shape);
-
 int64_t reduce_add_norm_quantise_scratch_bytes(
     const glm_workspace_shape& shape);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -10,6 +11,7 @@ namespace {
 
 using exchange::Call;
 using exchange::Producers;
+using glm::collectives::RegionShape;
 using glm::collectives::Turns;
 
 constexpr int32_t kMostSteps = 4;
@@ -46,7 +48,13 @@ Graph captured(Turns& turns, int32_t count) {
   return graph;
 }
 
-std::vector<Call> calls_of(std::mt19937_64& random, bool uses_turns) {
+void add_call(std::vector<Call>& calls, const RegionShape& region, Call call) {
+  call.num_rows = std::min(call.num_rows, region.rows_of(call.turn));
+  calls.push_back(call);
+}
+
+std::vector<Call> calls_of(std::mt19937_64& random, const RegionShape& region,
+                           bool uses_turns) {
   Turns turns;
   const Graph graphs[] = {captured(turns, any(random, 2, kMostInGraph)),
                           captured(turns, any(random, 2, kMostInGraph))};
@@ -58,11 +66,12 @@ std::vector<Call> calls_of(std::mt19937_64& random, bool uses_turns) {
     if (kind == 2) {
       const int32_t count = any(random, 1, kMostInGraph);
       for (int32_t i = 0; i < count; ++i)
-        calls.push_back({num_rows, turns.next(), any(random, 0, 1) == 1});
+        add_call(calls, region,
+                 {num_rows, turns.next(), any(random, 0, 1) == 1});
       continue;
     }
     for (const int32_t turn : graphs[kind].turns)
-      calls.push_back({num_rows, turn, any(random, 0, 1) == 1});
+      add_call(calls, region, {num_rows, turn, any(random, 0, 1) == 1});
     turns.replay(graphs[kind].last);
   }
   if (!uses_turns)
@@ -90,7 +99,9 @@ int main(int argc, char** argv) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     std::mt19937_64 random(seed);
     const int32_t world_size = 1 << any(random, 1, 3);
-    exchange::Ranks ranks(world_size, calls_of(random, rules.uses_turns),
+    const RegionShape region = {world_size, exchange::kMostRows,
+                                any(random, 1, exchange::kMostRows)};
+    exchange::Ranks ranks(region, calls_of(random, region, rules.uses_turns),
                           rules.producers, random());
     const std::string fault = ranks.run();
     if (!fault.empty()) return fail(fault, seed);

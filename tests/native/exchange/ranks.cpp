@@ -5,22 +5,17 @@
 
 namespace exchange {
 
-using glm::collectives::kNumTurns;
-
-Ranks::Ranks(int32_t world_size, std::vector<Call> calls, Producers producers,
-             uint64_t seed)
-    : world_size_(world_size),
+Ranks::Ranks(const RegionShape& region, std::vector<Call> calls,
+             Producers producers, uint64_t seed)
+    : region_(region),
+      world_size_(region.world_size),
       calls_(std::move(calls)),
       producers_(producers),
       random_(seed),
-      ranks_(static_cast<size_t>(world_size)) {
-  const auto places = static_cast<size_t>(kNumTurns * world_size * kMostRows);
+      ranks_(static_cast<size_t>(region.world_size)) {
+  const auto places = static_cast<size_t>(region.num_places());
   for (Rank& rank : ranks_) rank.memory.assign(places, kAbsent);
-  for (int32_t rank = 0; rank < world_size; ++rank) begin(rank);
-}
-
-int32_t Ranks::place(int32_t turn, int32_t sender, int32_t row) const {
-  return (turn * world_size_ + sender) * kMostRows + row;
+  for (int32_t rank = 0; rank < world_size_; ++rank) begin(rank);
 }
 
 int32_t Ranks::value(size_t call, int32_t sender, int32_t row) const {
@@ -45,7 +40,8 @@ void Ranks::add_sends(int32_t number, size_t index) {
   for (int32_t peer = 0; peer < world_size_; ++peer)
     for (int32_t row = 0; row < call.num_rows && peer != number; ++row)
       ranks_[static_cast<size_t>(number)].unsent.push_back(
-          {peer, place(call.turn, number, row), value(index, number, row)});
+          {peer, region_.place_of(call.turn, number, peer) + row,
+           value(index, number, row)});
 }
 
 void Ranks::add_reads(int32_t number) {
@@ -94,7 +90,8 @@ void Ranks::read(int32_t number) {
   const size_t at = any(rank.unread.size());
   const int32_t peer = rank.unread[at] / kMostRows;
   const int32_t row = rank.unread[at] % kMostRows;
-  const int32_t where = place(calls_[rank.call].turn, peer, row);
+  const int64_t where =
+      region_.place_of(calls_[rank.call].turn, peer, number) + row;
   const int32_t word = rank.memory[static_cast<size_t>(where)];
   if (word == kAbsent) return;
   if (word != value(rank.call, peer, row))

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "native/collectives/peer/turns.hpp"
+#include "native/collectives/peer/region.hpp"
 
 namespace exchange {
+
+using glm::collectives::RegionShape;
 
 constexpr int32_t kMostRows = 3;
 constexpr int32_t kAbsent = -1;
@@ -23,7 +25,7 @@ enum class Producers { wait, do_not_wait };
 
 struct Store {
   int32_t target;
-  int32_t place;
+  int64_t place;
   int32_t value;
 };
 
@@ -32,17 +34,16 @@ struct Rank {
   size_t call = 0;
   std::vector<Store> unsent;
   std::vector<int32_t> unread;
-  std::vector<int32_t> uncleared;
+  std::vector<int64_t> uncleared;
 };
 
 class Ranks {
  public:
-  Ranks(int32_t world_size, std::vector<Call> calls, Producers producers,
+  Ranks(const RegionShape& region, std::vector<Call> calls, Producers producers,
         uint64_t seed);
   std::string run();
 
  private:
-  int32_t place(int32_t turn, int32_t sender, int32_t row) const;
   int32_t value(size_t call, int32_t sender, int32_t row) const;
   void begin(int32_t rank);
   bool begins_early(size_t call) const;
@@ -59,6 +60,7 @@ class Ranks {
   template <typename Item>
   Item take_any(std::vector<Item>& items);
 
+  const RegionShape region_;
   const int32_t world_size_;
   const std::vector<Call> calls_;
   const Producers producers_;

@@ -1,0 +1,51 @@
+#ifndef GLM_COLLECTIVES_PEER_REGION_HPP
+#define GLM_COLLECTIVES_PEER_REGION_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "native/collectives/peer/turns.hpp"
+
+namespace glm::collectives {
+
+constexpr int32_t kMostRowsReceived = 8192;
+
+struct RegionShape {
+  int32_t world_size = 1;
+  int32_t num_rows = 0;
+  int32_t num_graph_rows = 0;
+
+  int32_t rows_of(int32_t turn) const {
+    return turn == kFirstOfGraph ? num_graph_rows : num_rows;
+  }
+  int64_t num_places() const {
+    return begin_of(kNumTurns - 1) + int64_t{num_senders()} * num_graph_rows;
+  }
+  int64_t place_of(int32_t turn, int32_t sender, int32_t receiver) const {
+    const int32_t number = sender < receiver ? sender : sender - 1;
+    return begin_of(turn) + int64_t{number} * rows_of(turn);
+  }
+
+ private:
+  int32_t num_senders() const { return world_size - 1; }
+  int64_t begin_of(int32_t turn) const {
+    return int64_t{turn} * num_senders() * num_rows;
+  }
+};
+
+inline bool are_equal(const RegionShape& a, const RegionShape& b) {
+  return a.world_size == b.world_size && a.num_rows == b.num_rows &&
+         a.num_graph_rows == b.num_graph_rows;
+}
+
+inline RegionShape region_shape(int32_t world_size, int32_t max_step_tokens,
+                                int32_t max_sequences) {
+  if (world_size == 1) return {};
+  const int32_t rows =
+      std::min(max_step_tokens, kMostRowsReceived / (world_size - 1));
+  return {world_size, rows, std::min(max_sequences, rows)};
+}
+
+}
+
+#endif
