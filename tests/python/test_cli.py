@@ -246,6 +246,26 @@ def test_interrupt_while_c_reads_a_checkpoint_gives_130_at_once(command, call):
     assert errors.strip() == "glm: interrupted"
 
 
+def test_interrupt_while_a_thread_is_started_gives_130():
+    code = (
+        "import sys, threading\n"
+        "from glm_engine import cli\n"
+        "def interrupted_once_released(condition):\n"
+        "    condition._lock.release()\n"
+        "    raise KeyboardInterrupt\n"
+        "threading.Condition._release_save = interrupted_once_released\n"
+        f"sys.exit(cli.main(['plan', {str(CAPITALS)!r}]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr.strip()) == (130, "glm: interrupted")
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("5", 5), ("1kB", 1000), ("1KiB", 1024), ("1.5GB", 1_500_000_000), ("80 gib", 80 * 1024**3)],
