@@ -2,6 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from glm_engine.load.connection import parse_address
+from glm_engine.load.gauges import gauges_of_server
 from glm_engine.load.server_metrics import COUNTERS
 from tests.monitoring.queries import expressions, metric_names
 from tests.server.serving import MODEL, QUESTION
@@ -19,6 +21,14 @@ def test_every_metric_of_the_dashboard_is_exported(server, client):
     exported = {sample.name for sample in samples_of(server)}
     assert metric_names() - exported == set()
     assert set(COUNTERS.values()) - exported == set()
+
+
+def test_the_load_finds_the_gauges(server, client):
+    client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=3)
+    occupancy, used, waiting = gauges_of_server(parse_address(str(server.http.base_url)))
+    assert 0 <= occupancy <= 1
+    assert 0 <= used <= 1
+    assert waiting >= 0
 
 
 def test_labels_of_the_dashboard_are_exported(server, client):

@@ -186,7 +186,7 @@ def make_workload(
 
 def run_at_server(schedule, values):
     """Ask the server what it serves, then run every rate against it."""
-    from glm_engine.load import runs, target
+    from glm_engine.load import gauges, runs, target
     from glm_engine.load.connection import KEY_VARIABLE, parse_address
     from glm_engine.server.lifecycle import raise_file_limit
 
@@ -198,9 +198,11 @@ def run_at_server(schedule, values):
     vocabulary = None
     if not schedule.workload.prompts:
         vocabulary = target.served_vocabulary(address, model, chosen.endpoint)
-    run = runs.against_server(chosen, schedule, values["timeout"], values["num_workers"])
     described = {"url": address.url, "model": model, "endpoint": chosen.endpoint}
-    return described, runs.run_schedule(schedule, vocabulary, run)
+    limits = (values["timeout"], values["num_workers"])
+    with gauges.Watch(address) as watch:
+        run = runs.against_server(chosen, schedule, *limits, watch)
+        return described, runs.run_schedule(schedule, vocabulary, run)
 
 
 def run_in_engine(schedule, values):

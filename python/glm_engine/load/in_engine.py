@@ -4,6 +4,7 @@ import time
 from array import array
 
 from glm_engine.errors import BadInputError, EngineError, Status
+from glm_engine.load.gauges import LOOK_SECONDS, gauges_of_engine
 from glm_engine.load.records import COMPLETED, Outcome, Record
 from glm_engine.load.worker import ignore_interrupts
 from glm_engine.load.workload import TEXT, id_vocabulary, is_chat
@@ -21,7 +22,7 @@ class Feeding:
         self.engine, self.on_end = engine, on_end
         self.waiting = list(reversed(requests))
         self.limit = max_concurrency or len(requests)
-        self.live = {}
+        self.live, self.rows = {}, []
         self.outcome = Outcome(time.monotonic())
 
     def run(self):
@@ -32,12 +33,19 @@ class Feeding:
                 self.engine.wait(self.patience())
                 for event in self.engine.poll():
                     self.take(event)
+                self.look()
         except KeyboardInterrupt:
             ignore_interrupts()
             self.outcome.is_interrupted = True
             self.cancel_live()
         self.outcome.cpu_seconds = time.process_time() - began
         return self.outcome
+
+    def look(self):
+        """Another row of gauges where the last one is old."""
+        now = time.monotonic()
+        if not self.rows or now - self.rows[-1][0] >= LOOK_SECONDS:
+            self.rows.append((now, *gauges_of_engine(self.engine)))
 
     def patience(self):
         if not self.waiting or len(self.live) >= self.limit:

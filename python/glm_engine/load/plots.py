@@ -1,4 +1,6 @@
-"""Pictures of a report: throughput and latencies over the request rate."""
+"""Pictures of a report: throughput and latencies over the request rate, gauges over the time."""
+
+from itertools import cycle
 
 from glm_engine.bench.plots import (
     COLOURS,
@@ -9,23 +11,33 @@ from glm_engine.bench.plots import (
 )
 from glm_engine.load.report import rate_text
 
-SIZE = (11.6, 3.8)
+WIDTH, HEIGHT = 11.6, 3.8
 HEAD_ROOM = 1.1
 DRAWN = ("p50", "p90", "p99")
 LATENCIES = {"ttft_ms": "time to first token, ms", "tpot_ms": "time for each further token, ms"}
+GAUGES = {
+    "batch_occupancy": ("batch occupancy, %", 100),
+    "kv_utilisation": ("KV used, %", 100),
+    "waiting_requests": ("requests waiting", 1),
+}
 
 
 def plot_report(report, path):
     """Write PATH.png and PATH.svg; returns the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     points = report["points"]
-    figure, axes = pyplot.subplots(1, 3, figsize=SIZE, layout="constrained")
+    watched = [point for point in points if point.get("gauges")]
+    rows = 2 if watched else 1
+    size = (WIDTH, rows * HEIGHT)
+    figure, axes = pyplot.subplots(rows, 3, figsize=size, layout="constrained", squeeze=False)
     figure.get_layout_engine().set(w_pad=EDGE_INCHES)
-    draw_throughput(axes[0], points)
-    for one, (name, title) in zip(axes[1:], LATENCIES.items(), strict=True):
+    draw_throughput(axes[0][0], points)
+    for one, (name, title) in zip(axes[0][1:], LATENCIES.items(), strict=True):
         draw_latency(one, points, name, title)
-    for one in axes:
+    for one in axes[0]:
         dress_rates(one, points)
+    for one, (name, (title, scale)) in zip(axes[1:].flat, GAUGES.items(), strict=False):
+        draw_gauge(one, watched, name, title, scale)
     figure.suptitle(f"{report['target']['model']}, {report['target']['endpoint']}")
     write_figure(figure, paths)
     pyplot.close(figure)
@@ -48,6 +60,20 @@ def draw_latency(axes, points, name, title):
     dress_values(axes, [summary[name] for _, summary in known for name in DRAWN])
     if known:
         axes.legend(frameon=False, loc="upper left")
+
+
+def draw_gauge(axes, points, name, title, scale):
+    axes.set_title(title, loc="left", fontsize="medium")
+    drawn = []
+    for colour, point in zip(cycle(COLOURS), points, strict=False):
+        seconds = [row["seconds"] for row in point["gauges"]]
+        values = [scale * row[name] for row in point["gauges"]]
+        axes.plot(seconds, values, color=colour, label=rate_text(point))
+        drawn += values
+    dress_values(axes, drawn)
+    axes.set_xlabel("seconds")
+    if len(points) > 1:
+        axes.legend(frameon=False, title="requests/s asked")
 
 
 def dress_values(axes, values):

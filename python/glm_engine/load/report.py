@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
+from statistics import fmean
 
 from glm_engine import files
 from glm_engine.console import make_table, print_fields, print_table
@@ -15,6 +16,11 @@ LATENCIES = {
     "itl_ms": "ITL",
     "e2e_ms": "end to end",
     "lateness_ms": "sent late by",
+}
+GAUGES = {
+    "batch_occupancy": ("batch occupancy", "{:.0%}"),
+    "kv_utilisation": ("KV used", "{:.0%}"),
+    "waiting_requests": ("requests waiting", "{:,.1f}"),
 }
 SUMMARY = ("mean", "p50", "p90", "p99", "max")
 
@@ -63,7 +69,9 @@ def print_report(report):
 def shown(report):
     """The fields, the tables and the lines below them."""
     points = report["points"]
-    tables = (requests_table(points), tokens_table(points), latency_table(points))
+    tables = [requests_table(points), tokens_table(points), latency_table(points)]
+    if any(point.get("gauges") for point in points):
+        tables.append(gauges_table(points))
     return fields_of(report), tables, [line for point in points for line in complaints_of(point)]
 
 
@@ -125,6 +133,18 @@ def latency_table(points):
             if point[name] is not None:
                 cells = [f"{point[name][column]:,.2f}" for column in SUMMARY]
                 table.add_row(rate_text(point), title, *cells)
+    return table
+
+
+def gauges_table(points):
+    columns = (">mean", ">max", ">after seconds")
+    table = make_table(">rate/s", "the engine's", *columns, title="the engine meanwhile")
+    for point in points:
+        for name, (title, text) in GAUGES.items() if point.get("gauges") else ():
+            mean = fmean(row[name] for row in point["gauges"])
+            peak = max(point["gauges"], key=lambda row: row[name])
+            cells = (text.format(mean), text.format(peak[name]), f"{peak['seconds']:.1f}")
+            table.add_row(rate_text(point), title, *cells)
     return table
 
 

@@ -1,11 +1,13 @@
 """One run: warm-up, then every rate in turn, against a server or in an engine of this process."""
 
 import math
+import time
 from dataclasses import dataclass
 
 from glm_engine.console import count_progress
 from glm_engine.load import in_engine
 from glm_engine.load.figures import make_figures
+from glm_engine.load.gauges import over_time
 from glm_engine.load.processes import run_asks
 from glm_engine.load.server_metrics import MICRO, difference, read_counters
 from glm_engine.load.worker import ignore_interrupts
@@ -34,7 +36,7 @@ class Schedule:
 
 
 def run_schedule(schedule, vocabulary, run):
-    """Figures of every rate; `run(asks, on_end)` gives outcomes and the server's figures.
+    """Figures of every rate; `run(asks, on_end)` gives outcomes, the server's figures and gauges.
 
     The figures of an interrupted rate are the last, or those of the rate before where an
     interruption came between two; with no figures at all it is raised.
@@ -55,7 +57,7 @@ def run_schedule(schedule, vocabulary, run):
 
 def warm_up(schedule, vocabulary, run):
     asks = schedule.warm_up_asks(vocabulary) if schedule.num_warm_up else []
-    outcomes, _ = run(asks, lambda: None) if asks else ([], None)
+    outcomes = run(asks, lambda: None)[0] if asks else []
     if any(outcome.is_interrupted for outcome in outcomes):
         raise KeyboardInterrupt
 
@@ -64,28 +66,34 @@ def measure_rate(schedule, vocabulary, run, at):
     rate, asks = schedule.rates[at], schedule.asks_of(vocabulary, at)
     title = f"rate {'inf' if math.isinf(rate) else f'{rate:g}/s'}"
     with count_progress(len(asks), title, schedule.quiet) as advance:
-        outcomes, server = run(asks, advance)
+        outcomes, server, gauges = run(asks, advance)
     figures = make_figures(rate, outcomes, schedule.limits)
-    return {**figures, "num_asked": len(asks), "server": server}
+    return {**figures, "num_asked": len(asks), "server": server, "gauges": gauges}
 
 
-def against_server(target, schedule, timeout, num_workers):
-    """How asks are run against a server."""
+def against_server(target, schedule, timeout, num_workers, watch):
+    """How asks are run against a server that `watch` looks at."""
     address, limit = target.address, schedule.max_concurrency
 
     def run(asks, on_end):
         before = read_counters(address)
         outcomes = run_asks(target, asks, limit, timeout, num_workers, on_end)
+        gauges = meanwhile(watch.rows, outcomes)
         if any(outcome.is_interrupted for outcome in outcomes):
-            return outcomes, None
+            return outcomes, None, gauges
         try:
-            return outcomes, difference(before, read_counters(address))
+            return outcomes, difference(before, read_counters(address)), gauges
         except KeyboardInterrupt:
             ignore_interrupts()
             outcomes[0].is_interrupted = True
-            return outcomes, None
+            return outcomes, None, gauges
 
     return run
+
+
+def meanwhile(rows, outcomes):
+    """Those rows of gauges that were seen since the first outcome's start."""
+    return over_time(list(rows), min(outcome.start for outcome in outcomes), time.monotonic())
 
 
 def inside_engine(engine, tokenizer, schedule, temperature, ignore_eos):
@@ -98,7 +106,7 @@ def inside_engine(engine, tokenizer, schedule, temperature, ignore_eos):
         ]
         feeding = in_engine.Feeding(engine, requests, schedule.max_concurrency, on_end)
         outcome = feeding.run()
-        return [outcome], cpu_figures(outcome)
+        return [outcome], cpu_figures(outcome), meanwhile(feeding.rows, [outcome])
 
     return run
 

@@ -53,6 +53,9 @@ def test_the_engine_gets_the_requests_that_a_server_gets(server):
     assert in_engine["num_shorter"] == 0
     assert in_engine["ttft_ms"]["p50"] > 0
     assert in_engine["server"]["cpu_us_per_token"] > 0
+    assert at_server["gauges"] is None
+    shares = ("batch_occupancy", "kv_utilisation")
+    assert all(0 <= row[share] <= 1 for row in in_engine["gauges"] for share in shares)
 
 
 def test_chat_prompts_are_words_and_those_of_a_file_are_sent_as_they_are(server, tmp_path):

@@ -34,6 +34,7 @@ class Behaviour:
     api_key: str = ""
     models: object = ""
     stalls_metrics: bool = False
+    gauges: dict | None = None
 
 
 @dataclass
@@ -89,6 +90,7 @@ class PreparedServer:
             [
                 web.get("/v1/models", self.models),
                 web.get("/metrics", self.metrics),
+                web.get("/gauges", self.gauges),
                 web.post("/tokenize", self.tokenize),
                 web.post("/v1/completions", self.answer),
                 web.post("/v1/chat/completions", self.answer),
@@ -121,6 +123,11 @@ class PreparedServer:
             f"glm_http_cpu_seconds_total {self.generated * 20e-6}",
         ]
         return web.Response(text="\n".join(lines) + "\n")
+
+    async def gauges(self, _request):
+        if self.behaviour.gauges is None:
+            raise web.HTTPNotFound
+        return web.json_response(self.behaviour.gauges)
 
     async def tokenize(self, request):
         asked = await request.json()

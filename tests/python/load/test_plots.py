@@ -6,7 +6,7 @@ from glm_engine.errors import BadInputError
 from glm_engine.load.plots import plot_report, prepare_plot
 from tests import groups
 from tests.python.load.test_figures import record
-from tests.python.load.test_report import report_of
+from tests.python.load.test_report import GAUGES, report_of
 
 
 @groups.needs("matplotlib")
@@ -17,6 +17,15 @@ def test_only_the_kind_of_a_picture_is_no_part_of_its_name(tmp_path, name, stem)
     paths = plot_report(report_of(record()), tmp_path / name)
     assert {path.name for path in paths} == {f"{stem}.png", f"{stem}.svg"}
     assert {path.name for path in tmp_path.iterdir()} == {f"{stem}.png", f"{stem}.svg"}
+
+
+@groups.needs("matplotlib")
+def test_gauges_are_drawn_over_the_seconds(tmp_path):
+    _, picture = plot_report(report_of(record(), gauges=GAUGES), tmp_path / "watched")
+    text = picture.read_text("utf-8")
+    assert all(words in text for words in ("batch occupancy, %", "KV used, %", "seconds"))
+    _, without = plot_report(report_of(record(), gauges=None), tmp_path / "unwatched")
+    assert "KV used" not in without.read_text("utf-8")
 
 
 @pytest.mark.parametrize("text", ["", "/", ".", "..", "reports/"])

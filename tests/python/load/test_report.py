@@ -49,6 +49,28 @@ def test_great_figures_fit_eighty_columns(capsys):
     assert text.count("123,456.78") == 5
 
 
+GAUGES = [
+    {"seconds": 0.5, "batch_occupancy": 0.25, "kv_utilisation": 0.5, "waiting_requests": 0},
+    {"seconds": 12345.6, "batch_occupancy": 1.0, "kv_utilisation": 0.25, "waiting_requests": 99999},
+]
+
+
+def test_gauges_are_shown_with_the_second_of_their_peak(capsys):
+    print_report(report_of(record(), gauges=GAUGES))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["inf", "batch", "occupancy", "62%", "100%", "12345.6"] in lines
+    assert ["inf", "KV", "used", "38%", "50%", "0.5"] in lines
+    assert ["inf", "requests", "waiting", "49,999.5", "99,999.0", "12345.6"] in lines
+    print_report(report_of(record(), gauges=None))
+    assert "meanwhile" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["seconds", "kv_utilisation"])
+def test_gauges_without_a_value_are_no_report(tmp_path, name):
+    report = report_of(record(), gauges=[{**GAUGES[0], name: "many"}])
+    assert refused(tmp_path, report)
+
+
 def test_a_server_without_usage_is_named(capsys):
     silent = record(tokens=0)
     silent.has_usage = False

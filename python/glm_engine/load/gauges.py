@@ -1,0 +1,64 @@
+"""How full the batch, the KV cache and the queue are while requests are under way."""
+
+import math
+import threading
+import time
+
+from glm_engine.errors import GlmError
+from glm_engine.load.connection import OK
+from glm_engine.load.target import ask_server, object_of
+
+GAUGES = ("batch_occupancy", "kv_utilisation", "waiting_requests")
+LOOK_SECONDS = 0.5
+
+
+def gauges_of_server(address):
+    """The values of GAUGES at /gauges, in their order; None where the server has none."""
+    try:
+        status, content = ask_server(address, "GET", "/gauges")
+    except GlmError:
+        return None
+    answer = object_of(content) if status == OK else None
+    values = [(answer or {}).get(name) for name in GAUGES]
+    return values if all(map(is_finite, values)) else None
+
+
+def is_finite(value):
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def gauges_of_engine(engine):
+    """The same of an engine of this process."""
+    from glm_engine.server.metrics import batch_occupancy, kv_utilisation
+
+    info = engine.info()
+    return [batch_occupancy(info), kv_utilisation(info), info["waiting_requests"]]
+
+
+def over_time(rows, start, end):
+    """The rows of a time and its values that were seen from start to end; None where none was.
+
+    Each is a dictionary of GAUGES, and of `seconds`, which count from the start.
+    """
+    seen = [(at - start, *values) for at, *values in rows if start <= at <= end]
+    return [dict(zip(("seconds", *GAUGES), row, strict=True)) for row in seen] or None
+
+
+class Watch:
+    """Looks at a server's gauges, in a thread, until the block ends or the server has none."""
+
+    def __init__(self, address):
+        self.address, self.rows, self.is_over = address, [], threading.Event()
+        self.thread = threading.Thread(target=self.run, name="glm-load-gauges", daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+
+    def run(self):
+        while not self.is_over.is_set() and (values := gauges_of_server(self.address)):
+            self.rows.append((time.monotonic(), *values))
+            self.is_over.wait(LOOK_SECONDS)
