@@ -83,16 +83,25 @@ void plain_linear(const Context& context, const glm_linear_args& args) {
   }
 }
 
-bool sends_ahead(const glm_linear_args& args) {
-  return args.is_part_of_sum != 0 && args.matrix->role == GLM_MATRIX_LINEAR;
+bool fills_wide_tiles(const glm_linear_args& args) {
+  return args.num_tokens > stream::kMaxTokens &&
+         stream::allows_token_map(input_rows(args, 0, args.num_tokens));
 }
 
-void streamed_linear(const Context& context, const glm_linear_args& args) {
+collectives::PeerRows rows_of_peers(const Context& context,
+                                    const glm_linear_args& args) {
+  const bool sends = args.is_part_of_sum != 0 &&
+                     args.matrix->role == GLM_MATRIX_LINEAR &&
+                     (fills_wide_tiles(args) ||
+                      args.num_tokens <= stream::kMostTokensSentAhead);
+  return collectives::reserve_exchange(
+      context.peers, kWhere, sends,
+      {args.output, args.num_tokens, args.matrix->rows});
+}
+
+void streamed_linear(const Context& context, const glm_linear_args& args,
+                     const collectives::PeerRows& peers) {
   const glm_matrix& matrix = *args.matrix;
-  const collectives::PeerRows peers = collectives::reserve_exchange(
-      context.peers, kWhere,
-      sends_ahead(args) && args.num_tokens <= stream::kMostTokensSentAhead,
-      {args.output, args.num_tokens, matrix.rows});
   stream::MatrixTiles tiles{matrix.dtype,
                             num_row_tiles(matrix.role, matrix.rows),
                             num_column_tiles(matrix.dtype, matrix.columns)};
@@ -109,11 +118,6 @@ void streamed_linear(const Context& context, const glm_linear_args& args) {
   }
 }
 
-bool fills_wide_tiles(const glm_linear_args& args) {
-  return args.num_tokens > stream::kMaxTokens &&
-         stream::allows_token_map(input_rows(args, 0, args.num_tokens));
-}
-
 }
 
 void linear(const Context& context, const glm_linear_args& args) {
@@ -122,8 +126,9 @@ void linear(const Context& context, const glm_linear_args& args) {
     return blackwell::linear(context, args);
   if (args.num_tokens == 0) return;
   if (args.matrix->dtype == GLM_DTYPE_F32) return plain_linear(context, args);
-  if (fills_wide_tiles(args)) return prefill_linear(context, args);
-  streamed_linear(context, args);
+  const collectives::PeerRows peers = rows_of_peers(context, args);
+  if (fills_wide_tiles(args)) return prefill_linear(context, args, peers);
+  streamed_linear(context, args, peers);
 }
 
 int64_t linear_scratch_bytes(const glm_workspace_shape&) {

@@ -1,5 +1,4 @@
 #include "native/base/failure.hpp"
-#include "native/collectives/peer/peer_rank.hpp"
 #include "native/kernels/prefill/prefill.hpp"
 #include "native/kernels/prefill/product.hpp"
 
@@ -26,7 +25,8 @@ float* kept_sums(const Context& context, const prefill::Product& product) {
 
 int64_t prefill_linear_scratch_bytes() { return prefill::kKeptBytes; }
 
-void prefill_linear(const Context& context, const glm_linear_args& args) {
+void prefill_linear(const Context& context, const glm_linear_args& args,
+                    const collectives::PeerRows& peers) {
   const glm_matrix& matrix = *args.matrix;
   const bool is_fp8 = matrix.dtype == GLM_DTYPE_F8_E4M3;
   const void* tokens = is_fp8 ? args.input.codes : args.input.plain;
@@ -42,11 +42,7 @@ void prefill_linear(const Context& context, const glm_linear_args& args) {
   product.output = args.output;
   product.output_stride = matrix.rows;
   product.wide_stores = are_stores_wide(matrix, args.output);
-  product.peers = collectives::reserve_exchange(
-      context.peers, kWhere,
-      args.is_part_of_sum != 0 && product.wide_stores &&
-          matrix.role == GLM_MATRIX_LINEAR,
-      {args.output, args.num_tokens, matrix.rows});
+  product.peers = peers;
   const prefill::TokenMaps maps =
       prefill::token_maps(kWhere, tokens, matrix.dtype, product, matrix.columns,
                           int64_t{matrix.columns} * dtype_bytes(matrix.dtype));
