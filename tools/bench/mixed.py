@@ -115,14 +115,14 @@ def decode_beside(engine: Engine, generator, batch: int, lengths: Sequence[int],
     return measured
 
 
-def engine_options(model: str, batches, lengths, num_steps: int, ranks: dict) -> EngineOptions:
+def engine_options(model: str, batches, lengths, num_steps: int, chosen: dict) -> EngineOptions:
     most_rows = max(batches) + max(lengths)
     decoded = STEPS_FOR_EACH * num_steps * len(lengths)
     prefill = max(batches) * CONTEXT // most_rows + max(batches)
     return EngineOptions(
         model_dir=str(config_path(model)),
         synthetic=True,
-        **ranks,
+        **chosen,
         max_batch=max(batches) + 1,
         max_seq=max(CONTEXT + 2 * prefill + decoded, max(lengths)) + STEPS_FOR_EACH,
         max_step_tokens=most_rows,

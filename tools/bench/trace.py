@@ -165,9 +165,9 @@ def steps_beside(launches: list[Launch], beside: MixedSteps, length: int) -> lis
     ]
 
 
-def measure(model: str, device: str, batch: int, length: int, num_steps: int, generator):
+def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, generator):
     """The step of median length of those that carried a prompt, or that carried none."""
-    opened = engine_options(model, [batch], [length], num_steps, {"device": device})
+    opened = engine_options(model, [batch], [length], num_steps, chosen)
     recorded = profiler()
     with Engine(opened) as engine:
         decoding = Decoding(engine, generator, batch, CONTEXT, STEPS_FOR_EACH * num_steps)
@@ -190,6 +190,9 @@ def measure(model: str, device: str, batch: int, length: int, num_steps: int, ge
 @click.command()
 @click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
 @click.option("--device", default="auto", show_default=True)
+@click.option("--world-size", type=options.POSITIVE, default=1, show_default=True)
+@click.option("--expert-layout", type=click.Choice(options.LAYOUTS))
+@click.option("--layers", "num_layers", type=options.POSITIVE, show_default="all")
 @click.option("--batch", type=options.POSITIVE, default=16, show_default=True)
 @click.option(
     "--prompt",
@@ -201,12 +204,12 @@ def measure(model: str, device: str, batch: int, length: int, num_steps: int, ge
 @click.option("--steps", "num_steps", type=options.POSITIVE, default=6, show_default=True)
 @click.option("--seed", type=options.SEED, default=3, show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), help="Write the step's kernels as JSON.")
-def main(model, device, batch, prompt, num_steps, seed, output) -> None:
+def main(model, batch, prompt, num_steps, seed, output, **chosen) -> None:
     """Prints the kernels of one step, the one that adds most first."""
     with errors_in_one_line("tools.bench.trace"):
         if output is not None:
             prepare_target(output)
-        step = measure(model, device, batch, prompt, num_steps, random.Random(seed))
+        step = measure(model, chosen, batch, prompt, num_steps, random.Random(seed))
         click.echo(
             f"{model}: {batch} decode rows, {prompt} prompt tokens: {length_of(step):.1f} µs"
         )
