@@ -12,7 +12,7 @@ import click
 
 from glm_engine.console import printable
 from glm_engine.errors import ExitCode, GlmError
-from glm_engine.interrupts import let_interrupts_end, let_interrupts_raise
+from glm_engine.interrupts import is_interrupt, let_interrupts_end, let_interrupts_raise
 from glm_engine.values import variable
 
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
@@ -106,7 +106,7 @@ def main(arguments=None):
     except GlmError as error:
         return report(str(error), error.exit_code)
     except Exception as error:
-        if follows_interrupt(error):
+        if is_interrupt(error):
             return interrupted()
         if isinstance(error, OSError) and error.filename is not None:
             return report(f"{error.filename}: {error.strerror}", ExitCode.BAD_INPUT)
@@ -158,13 +158,6 @@ def output_dropped(stream):
 def drop(stream):
     """Let what is still held back for a stream go nowhere, so that Python ends quietly."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def follows_interrupt(error):
-    """Say whether an error came of Ctrl-C, as where that falls between two locks of `threading`."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
 
 
 def interrupted():

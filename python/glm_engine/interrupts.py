@@ -24,6 +24,16 @@ def let_interrupts_raise():
         signal(SIGINT, default_int_handler)
 
 
+def is_interrupt(error):
+    """Say whether an error is Ctrl-C, also where that fell between two locks of `threading`.
+
+    A condition whose wait is interrupted there is left without its lock, which is a RuntimeError.
+    """
+    if type(error) is RuntimeError:
+        error = error.__context__
+    return isinstance(error, KeyboardInterrupt)
+
+
 def end_at_once(number, _frame):
     try:
         os.write(ERROR_OUTPUT, INTERRUPTED)

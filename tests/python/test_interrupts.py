@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from glm_engine.interrupts import is_interrupt
+
 INTERRUPTED = "\nglm: interrupted\n"
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
@@ -87,3 +89,19 @@ def test_a_process_that_is_signalled_where_it_reads_ends_with_130():
     assert process.stderr.read() == INTERRUPTED
     process.stdin.close()
     process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "context", "expected"),
+    [
+        (KeyboardInterrupt(), None, True),
+        (RuntimeError("release unlocked lock"), KeyboardInterrupt(), True),
+        (RuntimeError(), None, False),
+        (RuntimeError(), ValueError(), False),
+        (KeyError(), KeyboardInterrupt(), False),
+        (NotImplementedError(), KeyboardInterrupt(), False),
+    ],
+)
+def test_what_counts_as_an_interrupt(error, context, expected):
+    error.__context__ = context
+    assert is_interrupt(error) == expected

@@ -167,7 +167,7 @@ def line_of(figure: Figure) -> str:
 @click.command()
 @click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
 @click.option("--device", default="auto", show_default=True)
-@click.option("--world-size", type=options.POSITIVE, default=1, show_default=True)
+@click.option("--world-size", type=options.WorldSize(1), default="auto", show_default=True)
 @click.option("--expert-layout", type=click.Choice(options.LAYOUTS))
 @click.option("--batch", "batches", type=NumberList(), default="16,64,256", show_default=True)
 @click.option(

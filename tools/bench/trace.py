@@ -166,10 +166,12 @@ def steps_beside(launches: list[Launch], beside: MixedSteps, length: int) -> lis
 
 
 def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, generator):
-    """The step of median length of those that carried a prompt, or that carried none."""
+    """The step of median length of those that carried a prompt, or that carried none; the engine's
+    `info`."""
     opened = engine_options(model, [batch], [length], num_steps, chosen)
     recorded = profiler()
     with Engine(opened) as engine:
+        info = engine.info()
         decoding = Decoding(engine, generator, batch, CONTEXT, STEPS_FOR_EACH * num_steps)
         beside = MixedSteps(engine, generator, batch, num_steps)
         with recorded:
@@ -184,13 +186,13 @@ def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, g
             f"expected steps of {batch} decode rows and {length} prompt tokens, "
             f"got {len(launches)} kernels and none of such a step"
         )
-    return middle(wanted)
+    return middle(wanted), info
 
 
 @click.command()
 @click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
 @click.option("--device", default="auto", show_default=True)
-@click.option("--world-size", type=options.POSITIVE, default=1, show_default=True)
+@click.option("--world-size", type=options.WorldSize(1), default="auto", show_default=True)
 @click.option("--expert-layout", type=click.Choice(options.LAYOUTS))
 @click.option("--layers", "num_layers", type=options.POSITIVE, show_default="all")
 @click.option("--batch", type=options.POSITIVE, default=16, show_default=True)
@@ -209,10 +211,10 @@ def main(model, batch, prompt, num_steps, seed, output, **chosen) -> None:
     with errors_in_one_line("tools.bench.trace"):
         if output is not None:
             prepare_target(output)
-        step = measure(model, chosen, batch, prompt, num_steps, random.Random(seed))
-        click.echo(
-            f"{model}: {batch} decode rows, {prompt} prompt tokens: {length_of(step):.1f} µs"
-        )
+        step, info = measure(model, chosen, batch, prompt, num_steps, random.Random(seed))
+        size = f"{info['num_layers']} layers, world size {info['world_size']}"
+        rows = f"{batch} decode rows, {prompt} prompt tokens"
+        click.echo(f"{model}, {size}: {rows}: {length_of(step):.1f} µs")
         click.echo(table(step))
         if output is not None:
             write_report([asdict(launch) for launch in step], output)

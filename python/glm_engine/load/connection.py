@@ -7,6 +7,7 @@ import asyncio
 import ssl
 import time
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import urlsplit
 
 import httptools
@@ -160,13 +161,19 @@ class Connection(asyncio.Protocol):
         return await self.ended, bytes(self.refusal)
 
 
+@cache
+def tls():
+    """What a connection to https is checked by; reading the certificates takes some 30 ms."""
+    return ssl.create_default_context()
+
+
 class Connections:
     """The connections to one server that no request uses, newest first."""
 
     def __init__(self, address):
         self.address = address
         self.idle = []
-        self.ssl = ssl.create_default_context() if address.scheme == "https" else None
+        self.ssl = tls() if address.scheme == "https" else None
 
     async def take(self):
         while self.idle:

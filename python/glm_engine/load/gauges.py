@@ -1,36 +1,35 @@
 """How full the batch, the KV cache and the queue are while requests are under way."""
 
-import math
 import threading
 import time
 
 from glm_engine.errors import GlmError
 from glm_engine.load.connection import OK
+from glm_engine.load.sse import is_count
 from glm_engine.load.target import ask_server, object_of
+from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
 
 GAUGES = ("batch_occupancy", "kv_utilisation", "waiting_requests")
 LOOK_SECONDS = 0.5
 
 
 def gauges_of_server(address):
-    """The values of GAUGES at /gauges, in their order; None where the server has none."""
+    """The values of GAUGES at /gauges, in their order; None where it does not answer with them."""
     try:
         status, content = ask_server(address, "GET", "/gauges")
     except GlmError:
         return None
     answer = object_of(content) if status == OK else None
-    values = [(answer or {}).get(name) for name in GAUGES]
-    return values if all(map(is_finite, values)) else None
+    *shares, waiting = [(answer or {}).get(name) for name in GAUGES]
+    return [*shares, waiting] if all(map(is_share, shares)) and is_count(waiting) else None
 
 
-def is_finite(value):
-    return type(value) in (int, float) and math.isfinite(value)
+def is_share(value):
+    return type(value) in (int, float) and 0 <= value <= 1
 
 
 def gauges_of_engine(engine):
     """The same of an engine of this process."""
-    from glm_engine.server.metrics import batch_occupancy, kv_utilisation
-
     info = engine.info()
     return [batch_occupancy(info), kv_utilisation(info), info["waiting_requests"]]
 
@@ -45,7 +44,7 @@ def over_time(rows, start, end):
 
 
 class Watch:
-    """Looks at a server's gauges, in a thread, until the block ends or the server has none."""
+    """Looks at a server's gauges in a thread until the block ends; once where it has none."""
 
     def __init__(self, address):
         self.address, self.rows, self.is_over = address, [], threading.Event()
@@ -59,6 +58,9 @@ class Watch:
         self.is_over.set()
 
     def run(self):
-        while not self.is_over.is_set() and (values := gauges_of_server(self.address)):
-            self.rows.append((time.monotonic(), *values))
+        while not self.is_over.is_set():
+            if values := gauges_of_server(self.address):
+                self.rows.append((time.monotonic(), *values))
+            elif not self.rows:
+                return
             self.is_over.wait(LOOK_SECONDS)

@@ -68,7 +68,7 @@ def draw_gauge(axes, points, name, title, scale):
     for colour, point in zip(cycle(COLOURS), points, strict=False):
         seconds = [row["seconds"] for row in point["gauges"]]
         values = [scale * row[name] for row in point["gauges"]]
-        axes.plot(seconds, values, color=colour, label=rate_text(point))
+        axes.plot(seconds, values, color=colour, label=rate_text(point), marker=".")
         drawn += values
     dress_values(axes, drawn)
     axes.set_xlabel("seconds")

@@ -142,7 +142,7 @@ def gauges_table(points):
     for point in points:
         for name, (title, text) in GAUGES.items() if point.get("gauges") else ():
             mean = fmean(row[name] for row in point["gauges"])
-            peak = max(point["gauges"], key=lambda row: row[name])
+            peak = max(point["gauges"], key=lambda row: (row[name], -row["seconds"]))
             cells = (text.format(mean), text.format(peak[name]), f"{peak['seconds']:.1f}")
             table.add_row(rate_text(point), title, *cells)
     return table

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 
 from glm_engine.console import count_progress
+from glm_engine.interrupts import is_interrupt
 from glm_engine.load import in_engine
 from glm_engine.load.figures import make_figures
 from glm_engine.load.gauges import over_time
@@ -48,10 +49,10 @@ def run_schedule(schedule, vocabulary, run):
             points.append(measure_rate(schedule, vocabulary, run, at))
             if points[-1]["is_interrupted"]:
                 break
-    except KeyboardInterrupt:
-        ignore_interrupts()
-        if not points:
+    except BaseException as error:
+        if not points or not is_interrupt(error):
             raise
+        ignore_interrupts()
     return points
 
 

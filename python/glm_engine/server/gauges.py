@@ -2,7 +2,7 @@
 
 import time
 
-from glm_engine.server.metrics import batch_occupancy, kv_utilisation
+from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
 
 PERCENTILES = (50, 90, 99)
 

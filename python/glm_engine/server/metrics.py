@@ -17,6 +17,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
+from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
 from glm_engine.server.windows import RecentCount, SecondsHistogram
 
 EVERY_BOUND = 5
@@ -92,16 +93,6 @@ def gauges(service, info):
         "glm_batch_occupancy": batch_occupancy(info),
         "glm_draining": float(service.gate.is_draining),
     }
-
-
-def kv_utilisation(info):
-    """Return the share of the KV pages that requests own, 0 to 1."""
-    return info["owned_pages"] / max(1, info["total_pages"])
-
-
-def batch_occupancy(info):
-    """Return the share of `max_batch` that the requests in steps take, 0 to 1."""
-    return max(0, info["live_requests"] - info["waiting_requests"]) / max(1, info["max_batch"])
 
 
 class ServiceCollector:

@@ -35,6 +35,19 @@ def test_rates_are_measured_and_printed(server, tmp_path):
     assert glm("load", "--show", target).stdout == result.stdout
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_gauges_of_a_server_come_with_the_rate_in_which_they_were_seen(server, workers):
+    gauges = {"batch_occupancy": 0.5, "kv_utilisation": 0.25, "waiting_requests": 2}
+    server.reset(gap=0.25, gauges=gauges)
+    report = glm_json("load", server.url, *SMALL, "--rate", "90,95", "--workers", workers)
+    assert len(report["points"]) == 2
+    for point in report["points"]:
+        assert point["gauges"]
+        for row in point["gauges"]:
+            assert 0 <= row.pop("seconds") <= point["duration_s"] + 0.5
+            assert row == gauges
+
+
 @groups.needs("matplotlib")
 def test_rates_are_drawn(server, tmp_path):
     glm_json("load", server.url, *SMALL, "--rate", "50,inf", "--plot", tmp_path / "load")

@@ -57,6 +57,7 @@ class PreparedServer:
     seen: list = field(default_factory=list)
     under_way: int = 0
     generated: int = 0
+    looks: int = 0
 
     def __post_init__(self):
         self.tokenizer = GlmTokenizer(CAPITALS)
@@ -125,6 +126,7 @@ class PreparedServer:
         return web.Response(text="\n".join(lines) + "\n")
 
     async def gauges(self, _request):
+        self.looks += 1
         if self.behaviour.gauges is None:
             raise web.HTTPNotFound
         return web.json_response(self.behaviour.gauges)

@@ -27,12 +27,10 @@ def test_a_server_is_looked_at_until_the_block_ends(server):
         wait_for_rows(watch, 2)
         server.reset(gauges=SEEN | {"waiting_requests": 4})
         wait_for_rows(watch, 4)
-    time.sleep(0.1)
-    count = len(watch.rows)
-    time.sleep(2 * LOOK_SECONDS)
-    assert len(watch.rows) == count
+    watch.thread.join(PATIENCE)
+    assert not watch.thread.is_alive()
     rows = over_time(watch.rows, began, time.monotonic())
-    assert len(rows) == count
+    assert len(rows) == len(watch.rows)
     waiting = [row["waiting_requests"] for row in rows]
     assert waiting == sorted(waiting)
     assert set(waiting) == {3, 4}
@@ -42,18 +40,33 @@ def test_a_server_is_looked_at_until_the_block_ends(server):
     assert rows[0]["seconds"] >= 0
 
 
+def test_a_look_that_fails_leaves_a_gap(server):
+    server.reset(gauges=SEEN)
+    with Watch(parse_address(server.url)) as watch:
+        wait_for_rows(watch, 1)
+        server.reset(gauges=None)
+        looks = server.looks
+        while server.looks == looks:
+            time.sleep(0.01)
+        count = len(watch.rows)
+        server.reset(gauges=SEEN)
+        wait_for_rows(watch, count + 2)
+
+
 @pytest.mark.parametrize("gauges", [None, {}, {**SEEN, "kv_utilisation": "much"}, [1], [[]]])
 def test_a_server_without_gauges_is_asked_once(server, gauges):
     server.reset(gauges=gauges)
+    looks = server.looks
     with Watch(parse_address(server.url)) as watch:
         watch.thread.join(PATIENCE)
         assert not watch.thread.is_alive()
     assert watch.rows == []
+    assert server.looks == looks + 1
 
 
-def test_gauges_that_are_no_numbers_are_none(server):
+def test_gauges_that_are_none_are_not_taken(server):
     for name in SEEN:
-        for value in (None, True, "1", [1]):
+        for value in (None, True, "1", [1], -1, 1e308, 1.5):
             server.reset(gauges=SEEN | {name: value})
             assert gauges_of_server(parse_address(server.url)) is None
         server.reset(gauges={other: value for other, value in SEEN.items() if other != name})

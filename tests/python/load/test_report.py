@@ -66,9 +66,11 @@ def test_gauges_are_shown_with_the_second_of_their_peak(capsys):
 
 
 @pytest.mark.parametrize("name", ["seconds", "kv_utilisation"])
-def test_gauges_without_a_value_are_no_report(tmp_path, name):
-    report = report_of(record(), gauges=[{**GAUGES[0], name: "many"}])
-    assert refused(tmp_path, report)
+@pytest.mark.parametrize("at", [0, 1])
+def test_gauges_without_a_value_are_no_report(tmp_path, name, at):
+    gauges = [dict(row) for row in GAUGES]
+    gauges[at][name] = "many"
+    assert refused(tmp_path, report_of(record(), gauges=gauges))
 
 
 def test_a_server_without_usage_is_named(capsys):
