@@ -1,6 +1,7 @@
 """`glm deploy` on Modal as far as it goes without Modal: what its client sends, over a socket."""
 
 import contextlib
+import gc
 import json
 import os
 
@@ -20,11 +21,14 @@ DEPLOYING = [stage.name for stage in stages.PIPELINE]
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch, tmp_path):
-    """No token, no profile and no setting of whoever runs the tests."""
+    """No token, no profile and no setting of whoever runs the tests. What Modal's client leaves
+    behind is collected here, not amid another test, which asyncio would disturb with its report."""
     for name in [name for name in os.environ if name.startswith("MODAL_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "modal.toml"))
     monkeypatch.delenv("GLM_MODEL", raising=False)
+    yield
+    gc.collect()
 
 
 @pytest.fixture
