@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
 
 @cache
 def tls():
-    """What a connection to https is checked by; reading the certificates takes some 30 ms."""
+    """What connections to https are checked by; the certificates are read once."""
     return ssl.create_default_context()
 
 

@@ -17,7 +17,7 @@ DRAWN = ("p50", "p90", "p99")
 LATENCIES = {"ttft_ms": "time to first token, ms", "tpot_ms": "time for each further token, ms"}
 GAUGES = {
     "batch_occupancy": ("batch occupancy, %", 100),
-    "kv_utilisation": ("KV used, %", 100),
+    "kv_utilisation": ("KV utilisation, %", 100),
     "waiting_requests": ("requests waiting", 1),
 }
 

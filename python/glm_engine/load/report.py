@@ -19,7 +19,7 @@ LATENCIES = {
 }
 GAUGES = {
     "batch_occupancy": ("batch occupancy", "{:.0%}"),
-    "kv_utilisation": ("KV used", "{:.0%}"),
+    "kv_utilisation": ("KV utilisation", "{:.0%}"),
     "waiting_requests": ("requests waiting", "{:,.1f}"),
 }
 SUMMARY = ("mean", "p50", "p90", "p99", "max")
@@ -70,8 +70,8 @@ def shown(report):
     """The fields, the tables and the lines below them."""
     points = report["points"]
     tables = [requests_table(points), tokens_table(points), latency_table(points)]
-    if any(point.get("gauges") for point in points):
-        tables.append(gauges_table(points))
+    if watched := [point for point in points if point.get("gauges")]:
+        tables.append(gauges_table(watched))
     return fields_of(report), tables, [line for point in points for line in complaints_of(point)]
 
 
@@ -140,7 +140,7 @@ def gauges_table(points):
     columns = (">mean", ">max", ">after seconds")
     table = make_table(">rate/s", "the engine's", *columns, title="the engine meanwhile")
     for point in points:
-        for name, (title, text) in GAUGES.items() if point.get("gauges") else ():
+        for name, (title, text) in GAUGES.items():
             mean = fmean(row[name] for row in point["gauges"])
             peak = max(point["gauges"], key=lambda row: (row[name], -row["seconds"]))
             cells = (text.format(mean), text.format(peak[name]), f"{peak['seconds']:.1f}")

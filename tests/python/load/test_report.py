@@ -59,7 +59,7 @@ def test_gauges_are_shown_with_the_second_of_their_peak(capsys):
     print_report(report_of(record(), gauges=GAUGES))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["inf", "batch", "occupancy", "62%", "100%", "12345.6"] in lines
-    assert ["inf", "KV", "used", "38%", "50%", "0.5"] in lines
+    assert ["inf", "KV", "utilisation", "38%", "50%", "0.5"] in lines
     assert ["inf", "requests", "waiting", "49,999.5", "99,999.0", "12345.6"] in lines
     print_report(report_of(record(), gauges=None))
     assert "meanwhile" not in capsys.readouterr().out
