@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from glm_engine.bench.costs import SYNTHETIC, Costs, config_path
+from glm_engine.bench.runs import ATTEMPTS
 from glm_engine.commands.bench import command
 from glm_engine.engine import Engine
 from glm_engine.errors import BadInputError
@@ -29,6 +30,7 @@ from tests.python.commands.running import (
 
 CAPITALS = ROOT / "checkpoints" / "capitals"
 SMALL = ["--batch", "1,2", "--context", "16", "--prefill", "24", "--steps", "6"]
+LATE_SECONDS = 0.02
 
 
 def costs_of(name: str, num_layers: int, kv_bytes: int) -> Costs:
@@ -85,6 +87,47 @@ def test_figures_of_true_passes(source, tmp_path):
         assert {"attention", "experts", "linear qkv"} <= {one["name"] for one in row["operations"]}
     assert report["prefill"][0]["tokens"] == 24
     assert report["prefill"][0]["tokens_per_second"] > 0
+
+
+def test_a_reader_that_comes_late_waits_for_no_ended_request(monkeypatch):
+    wait = Engine.wait
+
+    def wait_late(engine, seconds):
+        steps = -1
+        while steps != (steps := engine.info()["num_steps"]):
+            time.sleep(LATE_SECONDS)
+        assert wait(engine, 0) or engine.info()["live_requests"], "no event is to come"
+        return wait(engine, seconds)
+
+    monkeypatch.setattr(Engine, "wait", wait_late)
+    arguments = ["--device", "cpu", "--model", str(CAPITALS), *SMALL, "--json"]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    num_layers = json.loads(result.output)["engine"]["num_layers"]
+    for row in json.loads(result.output)["decode"]:
+        calls = {one["name"]: one["calls"] for one in row["operations"]}
+        assert calls["attention"] == num_layers
+
+
+@pytest.mark.parametrize("num_disturbed", [1, ATTEMPTS])
+def test_requests_submitted_too_far_apart_are_measured_again(num_disturbed, monkeypatch):
+    submit, disturbed = Engine.submit, []
+
+    def submit_apart(engine, request):
+        request_id = submit(engine, request)
+        if request.max_tokens > 1 and len(disturbed) < 2 * num_disturbed:
+            disturbed.append(request_id)
+            while engine.info()["live_requests"]:
+                time.sleep(LATE_SECONDS)
+        return request_id
+
+    monkeypatch.setattr(Engine, "submit", submit_apart)
+    arguments = ["--device", "cpu", "--model", str(CAPITALS), *SMALL, "--batch", "2", "--json"]
+    result = CliRunner().invoke(command, arguments)
+    if num_disturbed < ATTEMPTS:
+        assert json.loads(result.output)["decode"][0]["step_ms"] > 0
+    else:
+        assert "0 whole decode steps were seen" in str(result.exception)
 
 
 def test_tokens_are_drawn_as_asked(monkeypatch):
