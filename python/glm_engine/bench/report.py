@@ -94,7 +94,18 @@ def shown(report):
     tables = [decode_table(report["decode"])] if report["decode"] else []
     if report["prefill"]:
         tables.append(prefill_table(report["prefill"]))
-    tables += [operations_table(row) for row in report["decode"] if row.get("operations")]
+    tables += [
+        operations_table(f"a prefill of {row['tokens']:,} tokens", row["operations"])
+        for row in report["prefill"]
+        if row.get("operations")
+    ]
+    tables += [
+        operations_table(
+            f"a step, batch {row['batch']}, context {row['context']:,}", row["operations"]
+        )
+        for row in report["decode"]
+        if row.get("operations")
+    ]
     return fields_of(report), tables
 
 
@@ -168,11 +179,11 @@ def prefill_table(rows):
     return table
 
 
-def operations_table(row):
-    title = f"operations of a step, batch {row['batch']}, context {row['context']:,}, eager"
+def operations_table(place, operations):
+    title = f"operations of {place}, eager"
     table = make_table("operation", ">calls", ">ms", ">share", title=title)
-    total = sum(one["ms"] for one in row["operations"]) or 1.0
-    for one in row["operations"][:SHOWN_OPERATIONS]:
+    total = sum(one["ms"] for one in operations) or 1.0
+    for one in operations[:SHOWN_OPERATIONS]:
         share = one["ms"] / total
         table.add_row(one["name"], f"{one['calls']:.0f}", f"{one['ms']:.3f}", f"{share:.1%}")
     return table

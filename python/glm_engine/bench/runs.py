@@ -141,7 +141,7 @@ class Decoding:
             self.engine.run_batch_decode(states, samplings, WARM_UP_STEPS)
             self.engine.begin_profile()
             self.engine.run_batch_decode(states, samplings, num_steps)
-            return per_step(self.engine.end_profile())
+            return shared_by(num_steps, self.engine.end_profile())
 
     def open_state(self, opened, prompt):
         state, _ = self.engine.prefill(prompt)
@@ -175,13 +175,13 @@ class Decoding:
         return min(1.0, tokens / (pages * self.info["page_size"]))
 
 
-def per_step(profile):
-    steps = max(1, profile["num_steps"])
+def shared_by(count, profile):
+    """Calls and milliseconds of each operation over `count`, the longest first."""
     rows = [
         {
             "name": row["name"],
-            "calls": row["num_calls"] / steps,
-            "ms": row["nanoseconds"] / steps / MILLION,
+            "calls": row["num_calls"] / count,
+            "ms": row["nanoseconds"] / count / MILLION,
         }
         for row in profile["operations"]
     ]
@@ -211,3 +211,12 @@ def prefill_once(engine, generator, length):
         "device_seconds": device_ns / 1e9,
         "tokens_per_second": length / seconds,
     }
+
+
+def profile_prefill(engine, generator, length):
+    """Device time of each operation of one prompt alone, eager, with events around them."""
+    prompt = random_prompt(generator, engine.vocab_size, length)
+    engine.begin_profile()
+    state, _ = engine.prefill(prompt)
+    state.close()
+    return shared_by(1, engine.end_profile())

@@ -117,7 +117,7 @@ def measure_points(engine, costs, read_rate, quiet, wanted):
     points = [(batch, context) for context in wanted["contexts"] for batch in wanted["batches"]]
     with count_progress(len(points) + len(wanted["lengths"]), "measuring", quiet) as advance:
         prefill = [
-            measure_prefill(engine, costs, generator, length, advance)
+            measure_prefill(engine, costs, generator, length, wanted, advance)
             for length in wanted["lengths"]
         ]
         decode = [
@@ -127,14 +127,17 @@ def measure_points(engine, costs, read_rate, quiet, wanted):
     return decode, prefill
 
 
-def measure_prefill(engine, costs, generator, length, advance):
+def measure_prefill(engine, costs, generator, length, wanted, advance):
     from glm_engine.bench import report, runs
 
     advance()
     info = engine.info()
     if length > info["max_seq"]:
         return {"tokens": length, "skipped": f"max_seq is {info['max_seq']}"}
-    return report.with_flops(runs.prefill(engine, generator, length), costs)
+    figures = report.with_flops(runs.prefill(engine, generator, length), costs)
+    if wanted["profile"]:
+        figures["operations"] = runs.profile_prefill(engine, generator, length)
+    return figures
 
 
 def measure_decode(engine, costs, read_rate, generator, point, wanted, advance):

@@ -87,6 +87,8 @@ def test_figures_of_true_passes(source, tmp_path):
         assert {"attention", "experts", "linear qkv"} <= {one["name"] for one in row["operations"]}
     assert report["prefill"][0]["tokens"] == 24
     assert report["prefill"][0]["tokens_per_second"] > 0
+    calls = {one["name"]: one["calls"] for one in report["prefill"][0]["operations"]}
+    assert calls["attention"] == report["engine"]["num_layers"]
 
 
 def test_a_reader_that_comes_late_waits_for_no_ended_request(monkeypatch):
