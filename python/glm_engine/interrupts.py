@@ -24,6 +24,21 @@ def let_interrupts_raise():
         signal(SIGINT, default_int_handler)
 
 
+def interrupted_afterwards(do):
+    """Do what might swallow Ctrl-C, as an import does in its callbacks, and raise it at the end."""
+    if getsignal(SIGINT) is not default_int_handler:
+        do()
+        return
+    noted = []
+    signal(SIGINT, lambda *_: noted.append(True))
+    try:
+        do()
+    finally:
+        signal(SIGINT, default_int_handler)
+        if noted:
+            raise KeyboardInterrupt
+
+
 def is_interrupt(error):
     """Say whether an error is Ctrl-C, also where that fell between two locks of `threading`.
 

@@ -7,6 +7,7 @@ import time
 
 from glm_engine.console import bytes_progress, world_size_choice
 from glm_engine.engine import Engine
+from glm_engine.interrupts import interrupted_afterwards
 from glm_engine.sizes import cut_line
 
 NEEDED_ONCE_LOADED = "numpy"
@@ -41,8 +42,11 @@ def load_engine(options, quiet=False, warn=say):
 
 
 def import_needed():
-    """Import what the engine's events come in."""
-    importlib.import_module(NEEDED_ONCE_LOADED)
+    """Import what the engine's events come in; Ctrl-C waits for the end of that."""
+    if threading.current_thread() is threading.main_thread():
+        interrupted_afterwards(lambda: importlib.import_module(NEEDED_ONCE_LOADED))
+    else:
+        importlib.import_module(NEEDED_ONCE_LOADED)
 
 
 def in_thread(make, meanwhile=lambda: None):

@@ -24,6 +24,17 @@ sys.meta_path.insert(0, Signalling())
 sys.argv = ["glm", *{arguments!r}]
 runpy.run_module("glm_engine", run_name="__main__")
 """
+SIGNALLED_IN_A_CALLBACK = """
+import os, runpy, signal, sys, weakref
+class Signalling:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            sys.meta_path.remove(self)
+            seen = weakref.ref(Signalling(), lambda _: os.kill(os.getpid(), signal.SIGINT))
+sys.meta_path.insert(0, Signalling())
+sys.argv = ["glm", "smoke", "--device", "cpu"]
+runpy.run_module("glm_engine", run_name="__main__")
+"""
 SIGNALLED_AT_THE_END = """
 import atexit, os, runpy, signal, sys
 atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -58,6 +69,11 @@ def run(code, **options):
 @pytest.mark.parametrize(("module", "arguments"), MODULES, ids=[name for name, _ in MODULES])
 def test_interrupt_while_a_module_is_imported(module, arguments):
     result = run(SIGNALLED_AT_IMPORT.format(module=module, arguments=arguments))
+    assert (result.returncode, result.stderr) == (130, INTERRUPTED)
+
+
+def test_interrupt_in_a_callback_of_an_import_is_not_lost():
+    result = run(SIGNALLED_IN_A_CALLBACK)
     assert (result.returncode, result.stderr) == (130, INTERRUPTED)
 
 

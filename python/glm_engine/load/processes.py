@@ -38,7 +38,11 @@ def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambd
         return [run_job(whole, on_end)]
     jobs = [part(whole, number, num_workers) for number in range(num_workers)]
     with noted_interrupts() as interrupts, started(num_workers) as pipes:
-        return run_together(jobs, pipes, interrupts)
+        outcomes = run_together(jobs, pipes, interrupts)
+    if interrupts:
+        ignore_interrupts()
+        outcomes[0].is_interrupted = True
+    return outcomes
 
 
 def part(job, number, count):
@@ -56,9 +60,7 @@ def noted_interrupts():
     try:
         yield interrupts
     finally:
-        signal.signal(signal.SIGINT, previous)
-        if interrupts:
-            ignore_interrupts()
+        signal.signal(signal.SIGINT, signal.SIG_IGN if interrupts else previous)
 
 
 @contextmanager

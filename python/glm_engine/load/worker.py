@@ -40,7 +40,7 @@ class Worker:
         """Send every request when it is due; returns the outcome when all have ended."""
         began = time.process_time()
         loop, self.main = asyncio.get_running_loop(), asyncio.current_task()
-        loop.add_signal_handler(signal.SIGINT, self.interrupt)
+        previous = signal.signal(signal.SIGINT, lambda *_: self.interrupt())
         if self.stop:
             loop.add_reader(self.stop, self.interrupt)
         try:
@@ -49,9 +49,8 @@ class Worker:
         except asyncio.CancelledError:
             await self.cancel_all()
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            if self.outcome.is_interrupted:
-                ignore_interrupts()
+            ends_deaf = self.outcome.is_interrupted
+            signal.signal(signal.SIGINT, signal.SIG_IGN if ends_deaf else previous)
             if self.stop:
                 loop.remove_reader(self.stop)
             self.connections.close()
@@ -62,7 +61,7 @@ class Worker:
         """End what is under way; the first call counts."""
         if not self.outcome.is_interrupted:
             self.outcome.is_interrupted = True
-            self.main.cancel()
+            self.main.get_loop().call_soon_threadsafe(self.main.cancel)
 
     async def send_all(self):
         for ask in self.job.asks:

@@ -1,15 +1,15 @@
 """`glm evaluate`: all capitals, and a model that knows none."""
 
 import json
-import os
-import pty
 import re
-import subprocess
 
 import pytest
 
 from glm_engine.options import CAPITALS
-from tests.python.commands.running import CPU, ENVIRONMENT, GLM, ROOT, glm, glm_json
+from tests.python.commands.running import CPU, GLM, glm, glm_json
+from tests.python.conversation.terminal import Terminal
+
+COMMAND = ("evaluate", *CPU, "--limit", "3")
 
 
 def test_evaluate_answers_all_at_once():
@@ -29,23 +29,17 @@ def test_evaluate_fails_below_the_threshold(random_model):
 
 @pytest.fixture
 def terminal():
-    """The two ends of a pseudo-terminal: what it shows, and what a program writes to."""
+    """The evaluation of three capitals in a pseudo-terminal."""
     try:
-        return pty.openpty()
+        found = Terminal(*COMMAND[1:], program=(*GLM, COMMAND[0]))
     except OSError as error:
         pytest.skip(f"this machine has no pseudo-terminals: {error}")
+    yield found
+    found.close()
 
 
 def test_evaluate_shows_bars_on_a_terminal_only(terminal):
-    screen, terminal = terminal
-    command = [*GLM, "evaluate", *CPU, "--limit", "3"]
-    result = subprocess.run(
-        command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=terminal, timeout=120
-    )
-    os.close(terminal)
-    drawn = os.read(screen, 65536).decode()
-    os.close(screen)
-    assert result.returncode == 0
-    assert "capitals" in drawn
-    assert "3/3" in drawn
-    assert glm(*command[3:]).stderr == ""
+    assert terminal.end() == 0
+    assert "capitals" in terminal.text
+    assert "3/3" in terminal.text
+    assert glm(*COMMAND).stderr == ""

@@ -188,7 +188,7 @@ def test_what_is_printed_and_written_does_not_depend_on_each_other(server, tmp_p
     load.wait(120)
     assert json.loads(target.read_text())["points"][0]["num_completed"] == 6
     folder = tmp_path / "reports"
-    server.reset(delay=1.0)
+    server.reset(answers_from=7)
     command[-1] = str(folder / "load.json")
     load = subprocess.Popen(
         command,
@@ -201,6 +201,7 @@ def test_what_is_printed_and_written_does_not_depend_on_each_other(server, tmp_p
     while not server.seen:
         time.sleep(0.02)
     folder.rmdir()
+    server.behaviour.answers_from = 0
     output, errors = load.communicate(timeout=120)
     assert load.returncode == 2
     assert "requests/s" in output

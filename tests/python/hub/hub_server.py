@@ -164,8 +164,8 @@ class Handler(BaseHTTPRequestHandler):
             for begin in range(0, len(left) * (self.command != "HEAD"), PIECE_BYTES):
                 self.owner.behaviour.before_piece(self.owner.bytes_sent)
                 piece = left[begin : begin + PIECE_BYTES]
-                self.wfile.write(piece)
                 self.owner.count(len(piece))
+                self.wfile.write(piece)
         except CutError as cut:
             self.close_connection = True
             if cut.resets:

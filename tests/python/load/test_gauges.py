@@ -51,6 +51,8 @@ def test_a_look_that_fails_leaves_a_gap(server):
         count = len(watch.rows)
         server.reset(gauges=SEEN)
         wait_for_rows(watch, count + 2)
+    watch.thread.join(PATIENCE)
+    assert not watch.thread.is_alive()
 
 
 @pytest.mark.parametrize("gauges", [None, {}, {**SEEN, "kv_utilisation": "much"}, [1], [[]]])
