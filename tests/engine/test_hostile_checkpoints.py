@@ -69,9 +69,9 @@ def colliding_names(count: int) -> list[str]:
 
 def seconds_of_index(names: list[str]) -> float:
     text = json.dumps({"weight_map": dict.fromkeys(names, FIRST_SHARD)}).encode()
-    began = time.perf_counter()
+    began = time.thread_time()
     assert loader.parse("loader_parse_index", text) == (Status.GLM_OK, "")
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 def test_names_made_to_collide_cost_what_others_cost():
@@ -87,9 +87,9 @@ def test_one_large_object_does_not_slow_small_ones():
     documents = [json.dumps(parts).encode() for parts in ([large, []], [[], many], [large, many])]
     seconds = []
     for document in documents:
-        began = time.perf_counter()
+        began = time.thread_time()
         assert loader.parse("loader_parse_json", document) == (Status.GLM_OK, "")
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.thread_time() - began)
     assert seconds[2] < 3 * (seconds[0] + seconds[1])
 
 

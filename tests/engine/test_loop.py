@@ -1,5 +1,6 @@
 """The engine's thread over the ledger: queues, events, waiting, and the synchronous face."""
 
+import gc
 import os
 import select
 import threading
@@ -317,6 +318,7 @@ def test_logits_that_are_not_finite_name_their_position():
 
 
 def test_the_event_fd_is_closed_with_the_loop():
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     with Ledger(is_manual=0) as ledger:
         ledger.submit(Request(prompt=[1], max_tokens=1))

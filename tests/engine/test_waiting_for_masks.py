@@ -1,7 +1,6 @@
 """Requests that wait for the mask of their next token, and masks that are refused."""
 
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,13 +40,14 @@ def test_masks_of_another_size_and_on_unknown_requests_are_refused(engine):
     assert engine.info()["live_requests"] == 0
 
 
-def test_a_request_without_masks_takes_none(engine):
-    request_id = engine.submit(replace(asked(0), max_tokens=60))
-    with pytest.raises(EngineError, match="was submitted without a mask") as caught:
-        engine.set_masks([(request_id, 1, None)])
-    assert caught.value.status == Status.GLM_INVALID_ARGUMENT
-    engine.cancel_quietly(request_id)
-    await_end(engine)
+def test_a_request_without_masks_takes_none():
+    """It cannot end before: the one that is given no mask holds the batch."""
+    with open_engine(CAPITALS, max_batch=1, max_seq=96) as opened:
+        opened.submit(asked(0, mask=everything(VOCAB)([])))
+        request_id = opened.submit(asked(1))
+        with pytest.raises(EngineError, match="was submitted without a mask") as caught:
+            opened.set_masks([(request_id, 1, None)])
+        assert caught.value.status == Status.GLM_INVALID_ARGUMENT
 
 
 def test_masks_come_in_order_and_after_the_token_before(engine):

@@ -178,6 +178,7 @@ def test_progress_reaches_the_total():
 
 
 def test_closing_frees_states_threads_and_descriptors(prompt):
+    gc.collect()
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
     engine = Engine(EngineOptions(CAPITALS, **OPTIONS, world_size=2))
     engine.prefill(prompt)

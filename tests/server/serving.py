@@ -3,9 +3,11 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -30,6 +32,16 @@ ENDLESS = {"prompt": QUESTION, "stream": True, "ignore_eos": True, "max_tokens":
 def device_options():
     """The options of the device that `pytest --device-kind` chose."""
     return DEVICES[device_kind()]
+
+
+@contextmanager
+def held_port():
+    """Yield a port that nobody else is given: a server that asks for it by its number shares it
+    with the socket that has bound it and does not listen."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 class ServerProcess:

@@ -12,7 +12,7 @@ import pytest
 from glm_engine.server.lifecycle import Server
 from glm_engine.server.settings import Settings
 from tests.server.raw import SMALL_BUFFER, connect, enter, read_all, read_until, send_half_a_body
-from tests.server.serving import ENDLESS, PATIENCE_SECONDS, QUESTION
+from tests.server.serving import ENDLESS, PATIENCE_SECONDS, QUESTION, held_port
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -188,13 +188,13 @@ def test_a_drain_that_fails_ends_the_server_none_the_less() -> None:
 
 
 def test_sigkill_under_load_leaves_nothing_to_repair(start_server, endless_model) -> None:
-    server = start_server(*endless_model)
-    port = server.url.rpartition(":")[2]
-    with start(server, ENDLESS) as running, start_compiling(server), start_half_a_body(server):
-        server.send_signal(signal.SIGKILL)
-        assert server.wait() == -signal.SIGKILL
-        again = start_server("--port", port)
-        assert b"[DONE]" not in read_all(running)
+    with held_port() as port:
+        server = start_server(*endless_model, "--port", port)
+        with start(server, ENDLESS) as running, start_compiling(server), start_half_a_body(server):
+            server.send_signal(signal.SIGKILL)
+            assert server.wait() == -signal.SIGKILL
+            again = start_server("--port", port)
+            assert b"[DONE]" not in read_all(running)
     answer = again.http.post(COMPLETIONS, json={"prompt": QUESTION})
     assert answer.json()["choices"][0]["text"] == " Paris."
     again.wait_until_idle()

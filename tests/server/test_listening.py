@@ -18,14 +18,10 @@ from tests.server.serving import (
     READY,
     ROOT,
     device_options,
+    held_port,
 )
 
 OPEN = "glm: open to all who reach http://"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
 
 
 def launch(path, port):
@@ -50,7 +46,12 @@ def test_a_port_is_taken_before_anything_else_is_done() -> None:
 
 
 def test_of_two_servers_started_together_one_fails_before_it_loads(tmp_path) -> None:
-    port, paths = free_port(), [tmp_path / "first", tmp_path / "second"]
+    paths = [tmp_path / "first", tmp_path / "second"]
+    with held_port() as port:
+        check_that_one_fails(paths, port)
+
+
+def check_that_one_fails(paths, port):
     started = [launch(path, port) for path in paths]
     try:
         until = time.monotonic() + PATIENCE_SECONDS

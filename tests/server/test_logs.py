@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ from tests.server.serving import (
     ROOT,
     START_SECONDS,
     device_options,
+    held_port,
 )
 from tests.server.test_drain import LONG_DRAIN_SECONDS, start, status_of
 
@@ -50,17 +50,15 @@ def start_for_a_reader_that_goes(*arguments):
 
 
 def start_on_a_full_disk(*arguments):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with open(FULL_DISK, "wb") as full:
+    with held_port() as port, open(FULL_DISK, "wb") as full:
         process = launch(full, "--port", port, *arguments)
-    made = SimpleNamespace(process=process, url=f"http://127.0.0.1:{port}")
-    until = time.monotonic() + START_SECONDS
-    while not is_listening(made):
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return made
+        made = SimpleNamespace(process=process, url=f"http://127.0.0.1:{port}")
+        until = time.monotonic() + START_SECONDS
+        while not is_listening(made):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        return made
 
 
 def is_listening(server):

@@ -14,9 +14,8 @@ import pytest
 from tests import groups
 from tests.reference.capitals import countries
 from tests.server.raw import connect, send_half_a_body
-from tests.server.serving import ENVIRONMENT, PATIENCE_SECONDS, ROOT, ServerProcess
+from tests.server.serving import ENVIRONMENT, PATIENCE_SECONDS, ROOT, ServerProcess, held_port
 from tests.server.test_kv_events import ANNOUNCED, ANY_PORT
-from tests.server.test_listening import free_port
 
 NUM_SERVERS, NUM_CLIENTS, NUM_BODIES, NUM_ROUNDS = 3, 12, 100, 3
 COMPLETIONS = "/v1/completions"
@@ -35,10 +34,9 @@ pytestmark = groups.needs("vllm_router")
 class Router:
     """A running vllm-router that follows the KV events of its servers."""
 
-    def __init__(self, folder, servers):
+    def __init__(self, folder, servers, port, metrics_port):
         self.log_path = folder / "router.log"
-        port = free_port()
-        arguments = [*COMMAND, "--port", port, "--prometheus-port", free_port()]
+        arguments = [*COMMAND, "--port", port, "--prometheus-port", metrics_port]
         arguments += [*READINESS, *PATIENCE, *RETRIES, "--log-level", "debug"]
         arguments += ["--policy", "kv_aware", "--kv-event-model", servers[0].model]
         arguments += ["--worker-urls", *(server.url for server in servers)]
@@ -103,12 +101,13 @@ def servers(tmp_path):
 
 @pytest.fixture
 def router(servers, tmp_path):
-    made = Router(tmp_path, servers)
-    try:
-        made.wait_for(Router.is_ready)
-        yield made
-    finally:
-        made.stop()
+    with held_port() as port, held_port() as metrics_port:
+        made = Router(tmp_path, servers, port, metrics_port)
+        try:
+            made.wait_for(Router.is_ready)
+            yield made
+        finally:
+            made.stop()
 
 
 def body(number):

@@ -9,9 +9,11 @@ import urllib.request
 
 from glm_engine.deploy.events import log_event
 from glm_engine.deploy.program import GLM, StageFailedError, failure
+from glm_engine.errors import ExitCode
 
 READY = re.compile(r"^glm: serving (\S+) on http://\S+:(\d+)$")
 HEALTH_SECONDS = 30
+LAST_LINES_SECONDS = 10
 
 
 class WarmServer:
@@ -21,11 +23,13 @@ class WarmServer:
         self.job = job
         self.process = None
         self.port = None
+        self.is_ending = False
         self.has_spoken = threading.Event()
         self.last_line = ""
 
     def start(self):
-        """Return once the server takes requests; what it says when it cannot is raised."""
+        """Return once the server takes requests; what it says when it cannot, and that it was to
+        end before, is raised."""
         address = ("--host", self.job.host, "--port", str(self.job.port))
         model = ("--model", self.job.source, "--served-name", self.job.model)
         self.process = subprocess.Popen(
@@ -35,10 +39,18 @@ class WarmServer:
             text=True,
             process_group=0,
         )
-        threading.Thread(target=self.pass_on, name="glm-serve", daemon=True).start()
+        self.passing = threading.Thread(target=self.pass_on, name="glm-serve", daemon=True)
+        self.passing.start()
+        if self.is_ending:
+            self.drain()
         self.has_spoken.wait()
         if self.port is None:
-            raise failure("glm serve", self.process.wait(), self.last_line)
+            raise self.failure(self.process.wait())
+
+    def failure(self, code):
+        if self.is_ending:
+            return StageFailedError("glm serve: ended before it served", ExitCode.INTERRUPTED)
+        return failure("glm serve", code, self.last_line)
 
     def pass_on(self):
         """Pass each line on, and note when the server says that it serves, or ends."""
@@ -63,12 +75,14 @@ class WarmServer:
         log_event("server_ready", model=self.job.model, port=self.port, status=status)
 
     def drain(self):
-        """Let the server finish what runs, and then end."""
+        """Let the server finish what runs, and then end, also where it is about to start."""
+        self.is_ending = True
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
 
     def wait(self):
-        """Return the server's exit code once it has ended."""
+        """Return the server's exit code once it has ended and its last lines were passed on."""
         code = self.process.wait()
+        self.passing.join(LAST_LINES_SECONDS)
         log_event("server_stopped", exit_code=code)
         return code
