@@ -22,6 +22,7 @@ class WarmServer:
     def __init__(self, job):
         self.job = job
         self.process = None
+        self.passing = None
         self.port = None
         self.is_ending = False
         self.has_spoken = threading.Event()
@@ -45,12 +46,10 @@ class WarmServer:
             self.drain()
         self.has_spoken.wait()
         if self.port is None:
-            raise self.failure(self.process.wait())
-
-    def failure(self, code):
-        if self.is_ending:
-            return StageFailedError("glm serve: ended before it served", ExitCode.INTERRUPTED)
-        return failure("glm serve", code, self.last_line)
+            code = self.process.wait()
+            if self.is_ending:
+                raise StageFailedError("glm serve: ended before it served", ExitCode.INTERRUPTED)
+            raise failure("glm serve", code, self.last_line)
 
     def pass_on(self):
         """Pass each line on, and note when the server says that it serves, or ends."""

@@ -33,26 +33,24 @@ class SlowOutput:
 
 
 @pytest.fixture
-def server_that(monkeypatch):
-    """Make a warm server whose process runs this Python; it is ended with the test."""
-    made = []
-
-    def make(code):
-        monkeypatch.setattr(warm, "GLM", (sys.executable, "-c", code))
-        made.append(warm.WarmServer(Job("capitals", device="cpu", host="127.0.0.1", port=0)))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.process.kill()
-        one.process.wait()
+def server():
+    """A warm server that is ended with the test."""
+    made = warm.WarmServer(Job("capitals", device="cpu", host="127.0.0.1", port=0))
+    yield made
+    made.process.kill()
+    made.process.wait()
 
 
-def test_all_that_a_server_said_comes_before_its_end(server_that, monkeypatch):
+def serve_by(code, monkeypatch):
+    """Let this Python code stand for `glm serve`."""
+    monkeypatch.setattr(warm, "GLM", (sys.executable, "-c", code))
+
+
+def test_all_that_a_server_said_comes_before_its_end(server, monkeypatch):
     written = SlowOutput()
     monkeypatch.setattr(sys, "stderr", written)
     words = f"print({READY!r}, *range({NUM_LINES}), sep='\\n', file=sys.stderr)"
-    server = server_that(f"import sys; {words}")
+    serve_by(f"import sys; {words}", monkeypatch)
     server.start()
     assert server.wait() == 0
     said = written.text.splitlines()
@@ -61,8 +59,8 @@ def test_all_that_a_server_said_comes_before_its_end(server_that, monkeypatch):
 
 
 @pytest.mark.parametrize("is_early", [True, False])
-def test_a_signal_that_comes_while_the_process_is_made_ends_it(server_that, monkeypatch, is_early):
-    server = server_that("import time; time.sleep(600)")
+def test_a_signal_that_comes_while_the_process_is_made_ends_it(server, monkeypatch, is_early):
+    serve_by("import time; time.sleep(600)", monkeypatch)
     make = subprocess.Popen
 
     def interrupted(*arguments, **options):
