@@ -61,6 +61,7 @@ struct ProductShape {
   int32_t part_tiles;
   int32_t num_longer_parts;
   int32_t num_stages;
+  int32_t num_in_flight;
   int32_t exchange_offset;
   int32_t reuses_stages;
   int32_t keeps_own;

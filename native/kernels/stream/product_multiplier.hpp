@@ -31,8 +31,9 @@ class ProductMultiplier {
                                int32_t lane)
       : shape_(shape),
         position_(position),
-        full_(ptx::shared_address(shared.barriers->ring.full)),
-        empty_(ptx::shared_address(shared.barriers->ring.empty)),
+        weights_full_(ptx::shared_address(shared.barriers->weights)),
+        tokens_full_(ptx::shared_address(shared.barriers->tokens)),
+        empty_(ptx::shared_address(shared.barriers->empty)),
         warp_in_group_(warp % kWarpgroupWarps),
         group_(warp / kWarpgroupWarps),
         is_elected_(warp_in_group_ == 0 && lane == 0),
@@ -131,7 +132,9 @@ class ProductMultiplier {
   using SidePart = float[kSideRows / 2];
 
   __device__ void await_stage() const {
-    ptx::barrier_wait(full_ + ring_.stage * kBarrierBytes, ring_.parity);
+    uint32_t offset = ring_.stage * kBarrierBytes;
+    ptx::barrier_wait(weights_full_ + offset, ring_.parity);
+    ptx::barrier_wait(tokens_full_ + offset, ring_.parity);
   }
 
   __device__ uint64_t weights() const {
@@ -327,7 +330,8 @@ class ProductMultiplier {
 
   const ProductShape& shape_;
   const ProductPosition& position_;
-  uint32_t full_;
+  uint32_t weights_full_;
+  uint32_t tokens_full_;
   uint32_t empty_;
   int32_t warp_in_group_;
   int32_t group_;

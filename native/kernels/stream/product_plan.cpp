@@ -15,6 +15,7 @@ constexpr int32_t kMostHighTokens = 128;
 constexpr int32_t kMostWholeTokens = 32;
 constexpr int32_t kMostPieces = 4;
 constexpr int32_t kEnoughStages = 4;
+constexpr int64_t kBytesInFlight = 32 * 1024;
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kManyRowsShare = 4;
 constexpr int64_t kMemoryRate = 4600;
@@ -130,10 +131,10 @@ StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
 StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
                       int32_t num_rounds) {
   int64_t most_tiles = ceil_divide(plan.num_column_tiles, plan.split);
-  bool is_short = num_rounds * most_tiles <= kMaxStages;
-  if (columns <= kMostPairedColumns && plan.split > 1 && is_short) {
+  if (columns <= kMostPairedColumns && plan.split > 1) {
     StagePlan half = plan_stages(plan, columns, num_rounds, kHalfSharedBudget);
-    if (half.is_enough) return half;
+    bool holds_all = half.num_stages == num_rounds * most_tiles;
+    if (half.is_enough && holds_all) return half;
   }
   bool is_flanked = plan.form == UnitForm::flanked;
   return plan_stages(plan, columns, num_rounds,
@@ -293,6 +294,8 @@ ProductLayout product_layout(const ProductPlan& plan, int32_t columns,
   shape.part_tiles = plan.num_column_tiles / plan.split;
   shape.num_longer_parts = plan.num_column_tiles % plan.split;
   shape.num_stages = static_cast<int32_t>(stages.num_stages);
+  shape.num_in_flight = static_cast<int32_t>(std::clamp(
+      kBytesInFlight / unit_bytes(plan), int64_t{1}, stages.num_stages));
   shape.keeps_own = keeps_own(plan, columns, num_rounds);
   shape.reuses_stages = stages.reuses_stages;
   shape.exchange_offset =

@@ -118,18 +118,21 @@ class ProductProducer {
         source_(args, shape, position),
         thread_(thread),
         stages_(ptx::shared_address(shared.data)),
-        full_(ptx::shared_address(shared.barriers->ring.full)),
-        empty_(ptx::shared_address(shared.barriers->ring.empty)) {}
+        empty_(ptx::shared_address(shared.barriers->empty)) {}
 
   __device__ void begin_weights() const {
-    if (thread_ >= shape_.num_stages) return;
-    PushCursor cursor = push_at(thread_);
-    if (!is_past(cursor)) push_weights(cursor);
+    begin_stages(0, shape_.num_in_flight);
   }
 
   __device__ void produce(const CUtensorMap* map) const {
-    if (!shape_.has_token_map) return copy_all_tokens();
+    int32_t begun = pace_weights();
+    ptx::wait_for_predecessor();
+    if (!shape_.has_token_map) {
+      begin_stages(begun, shape_.num_stages);
+      return copy_all_tokens();
+    }
     begin_tokens(map);
+    begin_stages(begun, shape_.num_stages);
     if (!is_elected()) return;
     PushCursor cursor = push_at(shape_.num_stages);
 #pragma unroll 1
@@ -142,6 +145,29 @@ class ProductProducer {
 
  private:
   __device__ bool is_elected() const { return thread_ == 0; }
+
+  __device__ void begin_stages(int32_t first, int32_t end) const {
+    if (thread_ < first || thread_ >= end) return;
+    PushCursor cursor = push_at(thread_);
+    if (!is_past(cursor)) push_weights(cursor);
+  }
+
+  __device__ int32_t pace_weights() const {
+    ProductBarriers& barriers = *shared_.barriers;
+    int32_t begun = shape_.num_in_flight;
+    if (is_elected()) {
+      PushCursor cursor = push_at(begun);
+      while (begun < shape_.num_stages && !is_past(cursor) &&
+             !ptx::barrier_test(&barriers.predecessor_ended, 0)) {
+        int32_t oldest = begun - shape_.num_in_flight;
+        if (!ptx::barrier_test(&barriers.weights[oldest], 0)) continue;
+        push_weights(cursor);
+        step(cursor);
+        ++begun;
+      }
+    }
+    return __shfl_sync(~0u, begun, 0);
+  }
 
   __device__ PushCursor push_at(int32_t index) const {
     bool is_first = index < position_.num_tiles;
@@ -191,9 +217,9 @@ class ProductProducer {
   }
 
   __device__ void push_weights(const PushCursor& cursor) const {
-    uint32_t full = full_ + cursor.ring.stage * kBarrierBytes;
-    int32_t token_bytes = shape_.has_token_map ? Layout::kTokenBytes : 0;
-    ptx::barrier_expect(full, source_.bytes(cursor) + token_bytes);
+    uint32_t full =
+        ptx::shared_address(&shared_.barriers->weights[cursor.ring.stage]);
+    ptx::barrier_expect(full, source_.bytes(cursor));
     source_.copy(cursor, stages_ + cursor.ring.stage * Layout::kWeightBytes,
                  full);
   }
@@ -208,9 +234,10 @@ class ProductProducer {
 
   __device__ void push_tokens(const PushCursor& cursor,
                               const CUtensorMap* map) const {
+    uint64_t* full = &shared_.barriers->tokens[cursor.ring.stage];
+    ptx::barrier_expect(full, Layout::kTokenBytes);
     ptx::tensor_copy(token_stage(cursor), map, first_byte(cursor),
-                     position_.first_token,
-                     &shared_.barriers->ring.full[cursor.ring.stage]);
+                     position_.first_token, full);
   }
 
   __device__ void copy_tokens(const PushCursor& cursor) const {
@@ -218,7 +245,7 @@ class ProductProducer {
         args_.tokens, position_.first_token, first_byte(cursor),
         token_stage(cursor), thread_);
     ptx::proxy_fence();
-    ptx::barrier_arrive(full_ + cursor.ring.stage * kBarrierBytes);
+    ptx::barrier_arrive(&shared_.barriers->tokens[cursor.ring.stage]);
   }
 
   const ProductArgs& args_;
@@ -228,7 +255,6 @@ class ProductProducer {
   UnitSource<Layout> source_;
   int32_t thread_;
   uint32_t stages_;
-  uint32_t full_;
   uint32_t empty_;
 };
 

@@ -18,7 +18,10 @@ constexpr int32_t kMostHighBlockColumns = 64;
 constexpr int32_t kMaxAccumulators = 192;
 
 struct ProductBarriers {
-  RingBarriers ring;
+  uint64_t weights[kMaxStages];
+  uint64_t tokens[kMaxStages];
+  uint64_t empty[kMaxStages];
+  uint64_t predecessor_ended;
   PartBarriers parts;
 };
 

@@ -48,7 +48,6 @@ class SplitProduct {
 
   __device__ void produce(const CUtensorMap* map, int32_t thread) const {
     ptx::tensor_prefetch(map);
-    ptx::wait_for_predecessor();
     producer_of(thread).produce(map);
     __syncwarp();
     await_cluster();
@@ -57,6 +56,7 @@ class SplitProduct {
   __device__ void multiply(int32_t thread) const {
     ptx::wait_for_predecessor();
     ptx::let_successor_start();
+    if (thread == 0) ptx::barrier_arrive(&shared_.barriers->predecessor_ended);
     load_token_scales(thread);
     int32_t lane = thread % kWarpThreads;
     int32_t warp = __shfl_sync(~0u, thread / kWarpThreads, 0);
@@ -95,11 +95,12 @@ class SplitProduct {
   __device__ void init_ring(int32_t lane) const {
     ProductBarriers& barriers = *shared_.barriers;
     if (lane < shape_.num_stages) {
-      ptx::barrier_init(
-          barriers.ring.full + lane,
-          shape_.has_token_map ? 1 : 1 + Layout::kProducerThreads);
-      ptx::barrier_init(barriers.ring.empty + lane, Layout::kGroups);
+      ptx::barrier_init(barriers.weights + lane, 1);
+      ptx::barrier_init(barriers.tokens + lane,
+                        shape_.has_token_map ? 1 : Layout::kProducerThreads);
+      ptx::barrier_init(barriers.empty + lane, Layout::kGroups);
     }
+    if (lane == 0) ptx::barrier_init(&barriers.predecessor_ended, 1);
     ptx::barrier_init_fence();
   }
 
