@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.reference.sampling import Controls
+from tests.reference.sampling import Controls, History
 from tools.bindings.backend import Device, constants
 
 MAX_LOGPROBS = constants()["GLM_MAX_LOGPROBS"]
+PROMPT = constants()["GLM_TOKEN_IN_PROMPT"]
 FLOATS = (
     "temperature",
     "top_p",
@@ -103,6 +104,12 @@ def draw(
     )
     after = None if counts is None else device.download(placed, counts.shape, np.uint32)
     return Drawn(*(output.get() for output in outputs.values()), after)
+
+
+def counted(outputs: np.ndarray, in_prompt: np.ndarray) -> tuple[list[History], np.ndarray]:
+    """The rows' histories, and the counts that say the same to a device."""
+    histories = [History(*pair) for pair in zip(outputs, in_prompt, strict=True)]
+    return histories, (outputs + np.where(in_prompt, PROMPT, 0)).astype(np.uint32)
 
 
 def varied_controls(num_rows: int) -> list[Controls]:

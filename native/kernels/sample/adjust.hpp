@@ -18,10 +18,15 @@ __device__ inline float minus_infinity() {
   return __uint_as_float(kInfinityBits | kZeroKey);
 }
 
-__device__ inline GivenRow given_row(const glm_sample_args& args, int32_t row) {
+__device__ inline bool begins_quad(const void* row) {
+  return reinterpret_cast<uintptr_t>(row) % sizeof(float4) == 0;
+}
+
+__device__ inline GivenRow given_row(const glm_sample_args& args, int32_t row,
+                                     const RowControls& controls) {
   const float* logits = args.logits + int64_t{row} * args.vocab_size;
-  bool is_aligned = args.vocab_size % kQuad == 0 &&
-                    reinterpret_cast<uintptr_t>(logits) % sizeof(float4) == 0;
+  bool is_aligned = args.vocab_size % kQuad == 0 && begins_quad(logits) &&
+                    begins_quad(controls.counts);
   return {logits, is_aligned};
 }
 
@@ -31,9 +36,9 @@ __device__ inline float bounded(float logit) {
 
 __device__ inline float penalised(const RowControls& controls, uint32_t count,
                                   float logit) {
-  float repeated = count == 0  ? logit
-                   : logit > 0 ? __fdiv_rn(logit, controls.repetition)
-                               : logit * controls.repetition;
+  if (count == 0) return logit;
+  float repeated = logit > 0 ? __fdiv_rn(logit, controls.repetition)
+                             : logit * controls.repetition;
   uint32_t outputs = count & kOutputCount;
   float frequent =
       __fsub_rn(bounded(repeated),
@@ -47,26 +52,25 @@ __device__ Element read_at(const Element* row, int32_t index, int32_t end) {
   return index < end ? row[index] : Element{};
 }
 
-template <bool is_aligned>
-__device__ float4 read_quad(const float* logits, int32_t at, int32_t end) {
-  float4 quad = {};
+template <typename Quad, bool is_aligned, typename Element>
+__device__ Quad read_quad(const Element* row, int32_t at, int32_t end) {
+  Quad quad = {};
   if constexpr (is_aligned) {
-    if (at < end) quad = __ldcs(reinterpret_cast<const float4*>(logits + at));
+    if (at < end) quad = __ldcs(reinterpret_cast<const Quad*>(row + at));
   } else {
-    quad = {read_at(logits, at, end), read_at(logits, at + 1, end),
-            read_at(logits, at + 2, end), read_at(logits, at + 3, end)};
+    quad = {read_at(row, at, end), read_at(row, at + 1, end),
+            read_at(row, at + 2, end), read_at(row, at + 3, end)};
   }
   return quad;
 }
 
 __device__ inline float4 penalised_quad(const RowControls& controls,
-                                        const float4& quad, int32_t at,
-                                        int32_t end) {
-  const uint32_t* counts = controls.counts;
-  return {penalised(controls, read_at(counts, at, end), quad.x),
-          penalised(controls, read_at(counts, at + 1, end), quad.y),
-          penalised(controls, read_at(counts, at + 2, end), quad.z),
-          penalised(controls, read_at(counts, at + 3, end), quad.w)};
+                                        const uint4& counts,
+                                        const float4& quad) {
+  return {penalised(controls, counts.x, quad.x),
+          penalised(controls, counts.y, quad.y),
+          penalised(controls, counts.z, quad.z),
+          penalised(controls, counts.w, quad.w)};
 }
 
 __device__ inline float4 masked_quad(const uint32_t* mask, const float4& quad,
@@ -85,32 +89,50 @@ __device__ inline float nothing_if_finite(const float4& quad) {
   return fmaf(quad.w, 0.0f, sum);
 }
 
-template <int32_t in_flight, bool is_aligned, typename Visit>
-__device__ bool read_quads(const float* logits, const Part& part, Visit visit) {
+template <int32_t in_flight, bool is_aligned, bool is_counted, typename Visit>
+__device__ bool read_quads(const GivenRow& given, const RowControls& controls,
+                           const Part& part, Visit visit) {
   float check = 0.0f;
   int32_t end = part.begin + part.count;
   constexpr int32_t kStride = kThreads * kQuad;
   for (int32_t first = part.begin + static_cast<int32_t>(threadIdx.x) * kQuad;
        first < end; first += kStride * in_flight) {
     float4 quads[in_flight];
+    uint4 counts[in_flight];
 #pragma unroll
-    for (int32_t i = 0; i < in_flight; ++i)
-      quads[i] = read_quad<is_aligned>(logits, first + i * kStride, end);
+    for (int32_t i = 0; i < in_flight; ++i) {
+      int32_t at = first + i * kStride;
+      quads[i] = read_quad<float4, is_aligned>(given.logits, at, end);
+      if constexpr (is_counted)
+        counts[i] = read_quad<uint4, is_aligned>(controls.counts, at, end);
+    }
 #pragma unroll
     for (int32_t i = 0; i < in_flight; ++i) {
       check += nothing_if_finite(quads[i]);
+      if constexpr (is_counted)
+        quads[i] = penalised_quad(controls, counts[i], quads[i]);
       if (first + i * kStride < end) visit(first + i * kStride, quads[i]);
     }
   }
   return check == 0.0f;
 }
 
-template <int32_t in_flight, typename Visit>
-__device__ bool read_part(const GivenRow& given, const Part& part,
-                          Visit visit) {
+template <int32_t in_flight, bool is_counted, typename Visit>
+__device__ bool read_penalised(const GivenRow& given,
+                               const RowControls& controls, const Part& part,
+                               Visit visit) {
   if (given.is_aligned)
-    return read_quads<in_flight, true>(given.logits, part, visit);
-  return read_quads<1, false>(given.logits, part, visit);
+    return read_quads<in_flight, true, is_counted>(given, controls, part,
+                                                   visit);
+  return read_quads<1, false, is_counted>(given, controls, part, visit);
+}
+
+template <int32_t in_flight, typename Visit>
+__device__ bool read_part(const GivenRow& given, const RowControls& controls,
+                          const Part& part, Visit visit) {
+  if (controls.counts != nullptr)
+    return read_penalised<in_flight / 2, true>(given, controls, part, visit);
+  return read_penalised<in_flight, false>(given, controls, part, visit);
 }
 
 __device__ inline float adjusted_logit(const glm_sample_args& args,

@@ -52,13 +52,20 @@ class GumbelMaximum {
   Candidate best_ = {0, 0};
 };
 
+__device__ inline float4 scaled_quad(const float4& quad, float largest,
+                                     float temperature) {
+  float4 below = {quad.x - largest, quad.y - largest, quad.z - largest,
+                  quad.w - largest};
+  if (temperature == 1.0f) return below;
+  return {__fdiv_rn(below.x, temperature), __fdiv_rn(below.y, temperature),
+          __fdiv_rn(below.z, temperature), __fdiv_rn(below.w, temperature)};
+}
+
 __device__ inline void scale_values(Row& row, float largest,
                                     float temperature) {
-  for (int32_t at = threadIdx.x; at < row.part.count; at += kThreads) {
-    float& value = row.shared.values[at];
-    value = __fdiv_rn(value - largest, temperature) + 0.0f;
-  }
-  __syncthreads();
+  row.for_each_quad([=](int32_t, float4& quad) {
+    quad = scaled_quad(quad, largest, temperature);
+  });
 }
 
 __device__ inline int32_t draw(Row& row, const RowControls& controls,

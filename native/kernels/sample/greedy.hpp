@@ -36,18 +36,17 @@ __device__ inline bool is_greedy(const RowControls& controls) {
          controls.bias_begin >= controls.bias_end;
 }
 
-template <int32_t in_flight>
+template <int32_t in_flight, typename Keep>
 __device__ uint64_t greatest_rank(const GivenRow& given,
-                                  const RowControls& controls,
-                                  const Part& part) {
+                                  const RowControls& controls, const Part& part,
+                                  Keep keep) {
   Greatest greatest;
   int32_t end = part.begin + part.count;
   bool all_finite =
-      read_part<in_flight>(given, part, [&](int32_t at, float4 quad) {
-        if (controls.counts != nullptr)
-          quad = penalised_quad(controls, quad, at, end);
+      read_part<in_flight>(given, controls, part, [&](int32_t at, float4 quad) {
         if (controls.mask != nullptr)
           quad = masked_quad(controls.mask, quad, at);
+        keep(at, quad);
         greatest.consider(at, quad, end);
       });
   return all_finite ? greatest.rank() : kNotFinite;

@@ -37,7 +37,9 @@ template <int32_t in_flight>
 __device__ void take_greatest(const glm_sample_args& args, int32_t row,
                               const RowControls& controls, Exchange& exchange,
                               const Part& part) {
-  uint64_t own = greatest_rank<in_flight>(given_row(args, row), controls, part);
+  uint64_t own =
+      greatest_rank<in_flight>(given_row(args, row, controls), controls, part,
+                               [](int32_t, const float4&) {});
   ptx::cluster_wait();
   uint64_t best = exchange.best_of({own, 0}).score;
   if (!is_leader()) return;
@@ -68,34 +70,8 @@ __device__ inline void add_biases(const glm_sample_args& args,
     if (at < 0 || at >= row.part.count || at % kThreads != threadIdx.x)
       continue;
     float& value = row.shared.values[at];
-    value = bounded(value + args.bias_values[i]);
+    if (value != minus_infinity()) value = bounded(value + args.bias_values[i]);
   }
-}
-
-__device__ inline void forbid_tokens(const uint32_t* mask, Row& row) {
-  row.for_each_quad([&](int32_t at, float4& quad) {
-    quad = masked_quad(mask, quad, row.part.begin + at);
-  });
-}
-
-__device__ inline bool adjust_row(const glm_sample_args& args,
-                                  const GivenRow& given,
-                                  const RowControls& controls, Row& row) {
-  const Part& part = row.part;
-  int32_t end = part.begin + part.count;
-  bool all_finite =
-      read_part<kQuadsInFlight>(given, part, [&](int32_t at, float4 quad) {
-        if (controls.counts != nullptr)
-          quad = penalised_quad(controls, quad, at, end);
-        *reinterpret_cast<float4*>(row.shared.values + at - part.begin) = quad;
-      });
-  if (controls.bias_begin < controls.bias_end) {
-    __syncthreads();
-    add_biases(args, controls, row);
-    __syncthreads();
-  }
-  if (controls.mask != nullptr) forbid_tokens(controls.mask, row);
-  return all_finite;
 }
 
 __device__ inline uint64_t own_greatest(const Row& row) {
@@ -103,6 +79,22 @@ __device__ inline uint64_t own_greatest(const Row& row) {
   row.for_each_token(
       [&](int32_t token, float value) { greatest.consider(token, value); });
   return greatest.rank();
+}
+
+__device__ inline uint64_t adjust_row(const glm_sample_args& args,
+                                      const GivenRow& given,
+                                      const RowControls& controls, Row& row) {
+  float* values = row.shared.values;
+  int32_t begin = row.part.begin;
+  uint64_t own = greatest_rank<kQuadsInFlight>(
+      given, controls, row.part, [=](int32_t at, const float4& quad) {
+        *reinterpret_cast<float4*>(values + at - begin) = quad;
+      });
+  if (controls.bias_begin >= controls.bias_end) return own;
+  __syncthreads();
+  add_biases(args, controls, row);
+  __syncthreads();
+  return own == kNotFinite ? own : own_greatest(row);
 }
 
 struct Normaliser {
@@ -142,12 +134,10 @@ __device__ inline void write_row(const glm_sample_args& args,
 __device__ inline void draw_token(const glm_sample_args& args, int32_t index,
                                   const RowControls& controls, Row& row) {
   RowOutputs outputs = outputs_of(args, index);
-  GivenRow given = given_row(args, index);
-  bool all_finite = adjust_row(args, given, controls, row);
-  uint64_t own = own_greatest(row);
+  GivenRow given = given_row(args, index, controls);
+  uint64_t own = adjust_row(args, given, controls, row);
   ptx::cluster_wait();
-  uint64_t largest =
-      row.exchange.best_of({all_finite ? own : kNotFinite, 0}).score;
+  uint64_t largest = row.exchange.best_of({own, 0}).score;
   if (largest == kNotFinite) {
     if (is_leader()) write_token(outputs, controls, -1, false);
     if (is_leader()) write_no_logprobs(outputs);

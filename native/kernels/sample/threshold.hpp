@@ -7,9 +7,10 @@
 
 namespace glm::kernels::sampling {
 
-constexpr int32_t kBinBits = 10;
+constexpr int32_t kMaxKeyBits = 9;
 constexpr float kBinsPerUnit = 32.0f;
-static_assert(1 << kBinBits == kNumBins);
+constexpr float kAboveLogOfTwo = 0.6932f;
+static_assert(1 << kMaxKeyBits <= kNumBins);
 
 struct CountWeight {
   uint64_t wanted;
@@ -19,6 +20,8 @@ struct CountWeight {
   }
   __device__ uint64_t joined(uint64_t low, uint64_t) const { return low; }
   __device__ uint64_t target(uint64_t) const { return wanted; }
+  __device__ uint64_t greatest() const { return 1; }
+  __device__ float least_scaled() const { return unordered(kLowestKey); }
 };
 
 struct MassWeight {
@@ -40,6 +43,10 @@ struct MassWeight {
     double wanted = static_cast<double>(share) * static_cast<double>(total);
     return wanted < 1.0 ? 1 : __double2ull_ru(wanted);
   }
+  __device__ uint64_t greatest() const { return static_cast<uint64_t>(unit); }
+  __device__ float least_scaled() const {
+    return -kAboveLogOfTwo * static_cast<float>(kMassWords * word_bits);
+  }
 };
 
 __device__ inline MassWeight mass_weight(int32_t vocab_size, float share) {
@@ -54,42 +61,57 @@ struct KeyRange {
   uint32_t high;
   uint64_t before;
   uint64_t target;
+  bool is_found;
+};
 
-  __device__ int32_t shift() const {
-    return max(kWarpThreads - __clz(high - low) - kBinBits, 0);
+struct LinearBinning {
+  int32_t num_bins = kNumBins;
+
+  __device__ int32_t bin_of(float scaled) const {
+    int32_t distance = static_cast<int32_t>(scaled * -kBinsPerUnit);
+    return kNumBins - 1 - min(distance, kNumBins - 1);
+  }
+  __device__ void narrow(KeyRange& range, uint32_t bin) const {
+    int32_t distance = kNumBins - 1 - static_cast<int32_t>(bin);
+    float end = static_cast<float>(distance + 1) / -kBinsPerUnit;
+    range.high = ordered(static_cast<float>(distance) / -kBinsPerUnit);
+    if (bin != 0) range.low = max(range.low, ordered(end) + 1);
   }
 };
 
-__device__ inline int32_t linear_bin(float scaled) {
-  int32_t distance = static_cast<int32_t>(scaled * -kBinsPerUnit);
-  return kNumBins - 1 - min(distance, kNumBins - 1);
-}
+struct KeyBinning {
+  uint32_t low;
+  int32_t shift;
+  int32_t num_bins;
 
-__device__ inline void narrow_to_linear_bin(KeyRange& range, uint32_t bin) {
-  int32_t distance = kNumBins - 1 - static_cast<int32_t>(bin);
-  float end = static_cast<float>(distance + 1) / -kBinsPerUnit;
-  range.high = ordered(static_cast<float>(distance) / -kBinsPerUnit);
-  if (bin != 0) range.low = max(range.low, ordered(end) + 1);
-}
+  __device__ explicit KeyBinning(const KeyRange& range) : low(range.low) {
+    int32_t bits = kWarpThreads - __clz(range.high - range.low);
+    int32_t rounds = (bits + kMaxKeyBits - 1) / kMaxKeyBits;
+    int32_t own_bits = (bits + rounds - 1) / rounds;
+    shift = bits - own_bits;
+    num_bins = 1 << own_bits;
+  }
+  __device__ int32_t bin_of(float scaled) const {
+    return static_cast<int32_t>((ordered(scaled) - low) >> shift);
+  }
+  __device__ void narrow(KeyRange& range, uint32_t bin) const {
+    range.low += bin << shift;
+    range.high = min(range.high, range.low + (1u << shift) - 1);
+  }
+};
 
-__device__ inline void narrow_to_bin(KeyRange& range, uint32_t bin) {
-  int32_t shift = range.shift();
-  range.low += bin << shift;
-  range.high = min(range.high, range.low + (1u << shift) - 1);
-}
-
-template <typename Weight, typename BinOf>
+template <typename Weight, typename Binning>
 __device__ void fill_bins(const Row& row, const Weight& weight,
-                          const KeyRange& range, Bins& bins, BinOf bin_of) {
-  uint32_t* words = &bins.words[0][0];
-#pragma unroll
-  for (int32_t i = 0; i < kMassWords * kNumBins / kThreads; ++i)
-    words[i * kThreads + threadIdx.x] = 0;
+                          const KeyRange& range, const Binning& binning,
+                          Bins& bins) {
+  for (int32_t bin = threadIdx.x; bin < binning.num_bins; bin += kThreads)
+    bins.words[0][bin] = bins.words[1][bin] = 0;
   __syncthreads();
-  float low = unordered(range.low), high = unordered(range.high);
+  float low = fmaxf(unordered(range.low), weight.least_scaled());
+  float high = unordered(range.high);
   row.for_each_token([&](int32_t, float scaled) {
     if (scaled >= low && scaled <= high)
-      weight.add(bins, bin_of(scaled), scaled);
+      weight.add(bins, binning.bin_of(scaled), scaled);
   });
   cluster_barrier();
 }
@@ -98,6 +120,7 @@ template <typename Weight>
 __device__ ulonglong2 total_of_pair(Bins& bins, const Weight& weight,
                                     int32_t pair) {
   ulonglong2 total = {0, 0};
+  if (pair < 0) return total;
 #pragma unroll
   for (int32_t rank = 0; rank < kRowBlocks; ++rank) {
     Bins* peer = at_peer(&bins, rank);
@@ -130,9 +153,9 @@ __device__ inline uint64_t sum_before(Row& row, uint64_t own, uint64_t& total) {
 }
 
 template <typename Weight>
-__device__ bool select_bin(Row& row, Bins& bins, const Weight& weight,
-                           KeyRange& range) {
-  int32_t pair = kThreads - 1 - static_cast<int32_t>(threadIdx.x);
+__device__ bool select_bin(Row& row, const Weight& weight, KeyRange& range,
+                           int32_t num_bins, Bins& bins) {
+  int32_t pair = num_bins / 2 - 1 - static_cast<int32_t>(threadIdx.x);
   ulonglong2 own = total_of_pair(bins, weight, pair);
   uint64_t total = 0;
   uint64_t before = range.before + sum_before(row, own.x + own.y, total);
@@ -148,27 +171,28 @@ __device__ bool select_bin(Row& row, Bins& bins, const Weight& weight,
   return range.before + total >= range.target;
 }
 
+template <typename Weight, typename Binning>
+__device__ bool narrow_range(Row& row, const Weight& weight, KeyRange& range,
+                             const Binning& binning) {
+  Bins& bins = row.next_bins();
+  fill_bins(row, weight, range, binning, bins);
+  if (!select_bin(row, weight, range, binning.num_bins, bins)) return false;
+  const SelectedBin& selected = row.shared.selected;
+  binning.narrow(range, selected.bin);
+  range.before = selected.before;
+  range.is_found = selected.before + selected.weight == range.target ||
+                   range.low == range.high;
+  return true;
+}
+
 template <typename Weight>
 __device__ uint32_t select_threshold(Row& row, const Weight& weight,
                                      uint32_t floor) {
-  KeyRange range = {floor, kZeroKey, 0, 0};
-  Bins* bins = &row.next_bins();
-  fill_bins(row, weight, range, *bins, linear_bin);
-  if (!select_bin(row, *bins, weight, range)) return floor;
-  narrow_to_linear_bin(range, row.shared.selected.bin);
-  for (;;) {
-    const SelectedBin selected = row.shared.selected;
-    bool is_whole = selected.before + selected.weight == range.target;
-    if (is_whole || range.low == range.high) return range.low;
-    range.before = selected.before;
-    int32_t shift = range.shift();
-    bins = &row.next_bins();
-    fill_bins(row, weight, range, *bins, [&](float scaled) {
-      return (ordered(scaled) - range.low) >> shift;
-    });
-    select_bin(row, *bins, weight, range);
-    narrow_to_bin(range, row.shared.selected.bin);
-  }
+  KeyRange range = {floor, kZeroKey, 0, 0, false};
+  if (!narrow_range(row, weight, range, LinearBinning())) return floor;
+  if (range.target <= weight.greatest()) return kZeroKey;
+  while (!range.is_found) narrow_range(row, weight, range, KeyBinning(range));
+  return range.low;
 }
 
 __device__ inline uint32_t survivors_floor(Row& row,
