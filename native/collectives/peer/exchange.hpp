@@ -16,8 +16,9 @@ constexpr uint32_t kAbsent = 0xFFFFFFFFu;
 struct Exchange {
   int32_t rank;
   bool is_sent;
-  int64_t row_chunks;
-  uint4* received[kMaxRanks];
+  int32_t row_chunks;
+  uint4* received;
+  int32_t chunks_apart;
   uint4* sent[kMaxRanks];
   Stop stop;
 };

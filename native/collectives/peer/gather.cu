@@ -26,9 +26,9 @@ __device__ bool wait_for_all(const Gather& gather, const uint32_t* flags,
                              uint32_t epoch) {
   bool has_come = true;
   if (is_peer(gather))
-    has_come = wait_until(gather.stop, threadIdx.x, [&] {
-      return has_reached(flags + threadIdx.x, epoch);
-    });
+    has_come = wait_until(
+        gather.stop, [] { return threadIdx.x; },
+        [&] { return has_reached(flags + threadIdx.x, epoch); });
   return __syncthreads_and(has_come);
 }
 

@@ -13,8 +13,8 @@ constexpr int32_t kAbsentByte = 0xFF;
 
 static_assert(sizeof(GatherFlags) <= kFlagBytes);
 
-int64_t row_chunks(int64_t width) {
-  return (width + kChunkElements - 1) / kChunkElements;
+int32_t row_chunks(int64_t width) {
+  return static_cast<int32_t>((width + kChunkElements - 1) / kChunkElements);
 }
 
 std::string text_of(const PartOfSum& part) {
@@ -121,12 +121,11 @@ Exchange PeerRank::next_exchange(const char* where, int64_t width) {
   Exchange exchange = {};
   exchange.rank = rank_;
   exchange.row_chunks = row_chunks(width);
+  exchange.received = place(rank_ == 0 ? 1 : 0, rank_);
+  exchange.chunks_apart = region_shape_.rows_of(turn) * exchange.row_chunks;
   exchange.stop = stop();
-  for (int32_t peer = 0; peer < world_size(); ++peer) {
-    if (peer == rank_) continue;
-    exchange.received[peer] = place(peer, rank_);
-    exchange.sent[peer] = at(peer, place(rank_, peer));
-  }
+  for (int32_t peer = 0; peer < world_size(); ++peer)
+    if (peer != rank_) exchange.sent[peer] = at(peer, place(rank_, peer));
   return exchange;
 }
 

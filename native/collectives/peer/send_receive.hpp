@@ -18,7 +18,7 @@ __device__ inline bool is_complete(const uint4& words) {
 }
 
 template <int32_t world_size>
-__device__ inline void send(const Exchange& exchange, int64_t chunk,
+__device__ inline void send(const Exchange& exchange, int32_t chunk,
                             const uint4& words) {
 #pragma unroll
   for (int32_t step = 1; step < world_size; ++step) {
@@ -27,25 +27,78 @@ __device__ inline void send(const Exchange& exchange, int64_t chunk,
   }
 }
 
-__device__ __noinline__ inline uint4 wait_for_chunk(const Stop& stop,
-                                                    uint32_t peer,
-                                                    const uint4* place) {
-  uint4 words;
-  wait_until(stop, peer, [&] {
-    words = ptx::load_from_system(place);
-    return is_complete(words);
-  });
-  return words;
+template <int32_t world_size>
+struct Parts {
+  uint4 of[world_size - 1];
+};
+
+__device__ inline uint4* place_of(const Exchange& exchange, int32_t i,
+                                  int32_t chunk) {
+  return exchange.received + (chunk + i * exchange.chunks_apart);
 }
 
-__device__ inline uint4 receive(const Exchange& exchange, int32_t peer,
-                                int64_t chunk) {
-  uint4* place = exchange.received[peer] + chunk;
-  uint4 words = ptx::load_from_system(place);
-  if (!is_complete(words))
-    words = wait_for_chunk(exchange.stop, static_cast<uint32_t>(peer), place);
-  *place = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
-  return words;
+template <int32_t world_size>
+__device__ inline Parts<world_size> look(const Exchange& exchange,
+                                         int32_t chunk) {
+  Parts<world_size> parts;
+#pragma unroll
+  for (int32_t i = 0; i < world_size - 1; ++i)
+    parts.of[i] = ptx::load_from_system(place_of(exchange, i, chunk));
+  return parts;
+}
+
+template <int32_t world_size>
+__device__ inline bool are_complete(const Parts<world_size>& parts) {
+  bool all = true;
+#pragma unroll
+  for (int32_t i = 0; i < world_size - 1; ++i)
+    all = all && is_complete(parts.of[i]);
+  return all;
+}
+
+template <int32_t world_size>
+__device__ inline uint32_t first_absent(const Exchange& exchange,
+                                        const Parts<world_size>& parts) {
+  int32_t first = 0;
+#pragma unroll
+  for (int32_t i = world_size - 2; i >= 0; --i)
+    if (!is_complete(parts.of[i])) first = i;
+  return static_cast<uint32_t>(first < exchange.rank ? first : first + 1);
+}
+
+template <int32_t world_size>
+__device__ inline void wait_for_parts(const Exchange& exchange, int32_t chunk,
+                                      Parts<world_size>& parts) {
+  wait_until(
+      exchange.stop, [&] { return first_absent(exchange, parts); },
+      [&] {
+        if (world_size > 4) asm volatile("" : "+r"(chunk));
+#pragma unroll
+        for (int32_t i = 0; i < world_size - 1; ++i)
+          if (!is_complete(parts.of[i]))
+            parts.of[i] = ptx::load_from_system(place_of(exchange, i, chunk));
+        return are_complete(parts);
+      });
+}
+
+template <int32_t world_size>
+__device__ inline void receive(const Exchange& exchange, int32_t chunk,
+                               Parts<world_size>& parts) {
+  if (!are_complete(parts)) wait_for_parts(exchange, chunk, parts);
+#pragma unroll
+  for (int32_t i = 0; i < world_size - 1; ++i)
+    *place_of(exchange, i, chunk) =
+        make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
+}
+
+template <int32_t world_size>
+__device__ inline uint4 part_of(const Exchange& exchange, int32_t rank,
+                                const uint4& own,
+                                const Parts<world_size>& parts) {
+  if (rank == exchange.rank) return own;
+  if (rank == 0) return parts.of[0];
+  if (rank == world_size - 1) return parts.of[world_size - 2];
+  return rank < exchange.rank ? parts.of[rank] : parts.of[rank - 1];
 }
 
 }

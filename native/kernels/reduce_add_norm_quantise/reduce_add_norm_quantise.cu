@@ -43,7 +43,7 @@ __device__ void add_to(FloatChunk& sum, const FloatChunk& added) {
     sum.values[i] += added.values[i];
 }
 
-__device__ int64_t exchanged_chunk(const Exchange& exchange, int32_t row,
+__device__ int32_t exchanged_chunk(const Exchange& exchange, int32_t row,
                                    int32_t begin) {
   return row * exchange.row_chunks + begin / rows::kChunkElements;
 }
@@ -81,38 +81,34 @@ __device__ void send_before(const NormRows& args, int32_t row) {
 }
 
 template <int32_t world_size, bool aligned>
-__device__ void prefetch_received(const NormRows& args, int32_t row) {
-#pragma unroll
-  for (int32_t step = 1; step < world_size; ++step) {
-    const int32_t peer = (args.exchange.rank + step) % world_size;
-    const auto* received =
-        reinterpret_cast<const __nv_bfloat16*>(args.exchange.received[peer]);
-    rows::prefetch_next<aligned>(received, row, args.num_tokens, args.width);
-  }
+__device__ void prefetch_next_row(const NormRows& args, int32_t row) {
+  rows::prefetch_next<aligned>(args.residual, row, args.num_tokens, args.width);
+  rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
+  if (world_size == 1 || !args.exchange.is_sent) return;
+#pragma unroll 1
+  for (int32_t i = 0; i < world_size - 1; ++i)
+    rows::prefetch_next<aligned>(
+        reinterpret_cast<const __nv_bfloat16*>(
+            collectives::place_of(args.exchange, i, 0)),
+        row, args.num_tokens, args.width);
 }
 
 template <int32_t world_size>
-__device__ FloatChunk sum_over_ranks(const NormRows& args, int32_t row,
-                                     int32_t begin, const Bf16Chunk& own) {
-  if (world_size == 1 || begin >= args.width) return rows::widen(own);
-  const int64_t chunk = exchanged_chunk(args.exchange, row, begin);
-  FloatChunk sum;
+__device__ FloatChunk sum_of(const Exchange& exchange, const Bf16Chunk& delta,
+                             const collectives::Parts<world_size>& parts) {
+  const uint4 own =
+      collectives::with_canonical_nans(rows::same_bits<uint4>(delta));
+  auto of_rank = [&](int32_t rank) {
+    return rows::widen(rows::same_bits<Bf16Chunk>(
+        collectives::part_of(exchange, rank, own, parts)));
+  };
+  FloatChunk sum = of_rank(0);
 #pragma unroll
-  for (int32_t rank = 0; rank < world_size; ++rank) {
-    const uint4 words =
-        rank == args.exchange.rank
-            ? collectives::with_canonical_nans(rows::same_bits<uint4>(own))
-            : collectives::receive(args.exchange, rank, chunk);
-    const FloatChunk part = rows::widen(rows::same_bits<Bf16Chunk>(words));
-    if (rank == 0)
-      sum = part;
-    else
-      add_to(sum, part);
-  }
+  for (int32_t rank = 1; rank < world_size; ++rank) add_to(sum, of_rank(rank));
   return sum;
 }
 
-template <int32_t world_size, int32_t num_chunks, bool aligned>
+template <int32_t num_chunks, bool aligned>
 __device__ void add_delta(const NormRows& args, int32_t row_index,
                           int64_t offset, Bf16Chunk (&row)[num_chunks]) {
   Bf16Chunk delta[num_chunks];
@@ -127,11 +123,33 @@ __device__ void add_delta(const NormRows& args, int32_t row_index,
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
     FloatChunk sum = rows::widen(row[i]);
-    add_to(sum, sum_over_ranks<world_size>(args, row_index,
-                                           rows::chunk_begin(i), delta[i]));
+    add_to(sum, rows::widen(delta[i]));
     row[i] = rows::narrow(sum);
     rows::store<Bf16Chunk, __nv_bfloat16, aligned>(
         args.residual + offset, rows::chunk_begin(i), args.width, row[i]);
+  }
+}
+
+template <int32_t world_size, int32_t num_chunks, bool aligned>
+__device__ void add_parts(const NormRows& args, int32_t row_index,
+                          int64_t offset, Bf16Chunk (&row)[num_chunks]) {
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i) {
+    const int32_t begin = rows::chunk_begin(i);
+    row[i] = {};
+    if (begin >= args.width) continue;
+    const int32_t chunk = exchanged_chunk(args.exchange, row_index, begin);
+    auto parts = collectives::look<world_size>(args.exchange, chunk);
+    row[i] = rows::load<Bf16Chunk, __nv_bfloat16, aligned>(
+        args.residual + offset, begin, args.width);
+    const Bf16Chunk delta = load_delta<aligned>(args, row_index, begin);
+    if (i == 0) prefetch_next_row<world_size, aligned>(args, row_index);
+    collectives::receive(args.exchange, chunk, parts);
+    FloatChunk sum = rows::widen(row[i]);
+    add_to(sum, sum_of(args.exchange, delta, parts));
+    row[i] = rows::narrow(sum);
+    rows::store<Bf16Chunk, __nv_bfloat16, aligned>(args.residual + offset,
+                                                   begin, args.width, row[i]);
   }
 }
 
@@ -162,7 +180,10 @@ __device__ void norm_row(const NormRows& args, int32_t row,
                          rows::MeasureBuffer& buffer, int32_t parity) {
   int64_t offset = int64_t{row} * args.width;
   Bf16Chunk chunks[num_chunks];
-  add_delta<world_size, num_chunks, aligned>(args, row, offset, chunks);
+  if constexpr (world_size == 1)
+    add_delta<num_chunks, aligned>(args, row, offset, chunks);
+  else
+    add_parts<world_size, num_chunks, aligned>(args, row, offset, chunks);
   rows::RowMeasure own = {0.0f, 0u};
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) measure(chunks[i], weight[i], own);
@@ -213,12 +234,8 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
     if constexpr (world_size > 1)
       if (!args.exchange.is_sent)
         send_before<world_size, num_chunks, aligned>(args, row);
-    rows::prefetch_next<aligned>(args.residual, row, args.num_tokens,
-                                 args.width);
-    rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
-    if constexpr (world_size > 1)
-      if (args.exchange.is_sent)
-        prefetch_received<world_size, aligned>(args, row);
+    if constexpr (world_size == 1)
+      prefetch_next_row<world_size, aligned>(args, row);
     norm_row<world_size, num_chunks, aligned>(args, row, weight, buffer,
                                               parity);
     parity ^= 1;
