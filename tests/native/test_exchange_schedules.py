@@ -1,7 +1,8 @@
 """The order of exchanges between ranks, without a GPU: random schedules of sends, arrivals in any
 order, reads and clearing, with the buffers in the turns that the CUDA device takes
 (native/collectives/peer/turns.hpp), eager calls and graphs of any numbers of rows mixed. Of half
-of the exchanges a producer sends the words before the norm kernel starts.
+of the exchanges a producer sends the words before the norm kernel starts, and in half each row has
+an owner who adds it. Each rank has its own number of blocks, which take their rows in order.
 
 `build/tests/exchange SCHEDULES SEED turns` runs more of them.
 """
@@ -14,7 +15,7 @@ import pytest
 from tests.shapes import run_seed
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "tests" / "exchange"
-NUM_SCHEDULES = 20_000
+NUM_SCHEDULES = 10_000
 
 
 def run(rules: str) -> subprocess.CompletedProcess:
@@ -27,9 +28,16 @@ def test_no_word_is_lost_overwritten_or_left():
     assert (done.returncode, done.stdout) == (0, f"{NUM_SCHEDULES} schedules without a fault\n")
 
 
-@pytest.mark.parametrize("rules", ["one-buffer", "early-producers"])
+@pytest.mark.parametrize("rules", ["one-buffer", "early-producers", "early-owners"])
 def test_other_rules_would_lose_words(rules):
-    """One buffer for all exchanges; producers that send before the kernel before them has ended."""
+    """One buffer for all exchanges; producers that send before the kernel before them has ended;
+    owners who send a sum when the first part of it has come."""
     done = run(rules)
     assert done.returncode == 1
     assert "overwritten before it was cleared" in done.stdout or "another exchange" in done.stdout
+
+
+def test_ranks_that_take_their_rows_in_two_orders_would_wait_for_each_other():
+    done = run("two-orders")
+    assert done.returncode == 1
+    assert "a rank waits for ever" in done.stdout

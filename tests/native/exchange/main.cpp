@@ -10,7 +10,7 @@
 namespace {
 
 using exchange::Call;
-using exchange::Producers;
+using exchange::Rules;
 using glm::collectives::RegionShape;
 using glm::collectives::Turns;
 
@@ -27,17 +27,13 @@ struct Graph {
   int32_t last;
 };
 
-struct Rules {
-  bool uses_turns;
-  Producers producers;
-};
-
 bool read_rules(const std::string& name, Rules& rules) {
   rules.uses_turns = name != "one-buffer";
-  rules.producers =
-      name == "early-producers" ? Producers::do_not_wait : Producers::wait;
-  return name == "turns" || !rules.uses_turns ||
-         rules.producers == Producers::do_not_wait;
+  rules.producers_wait = name != "early-producers";
+  rules.owners_wait = name != "early-owners";
+  rules.have_one_order = name != "two-orders";
+  return name == "turns" || !rules.uses_turns || !rules.producers_wait ||
+         !rules.owners_wait || !rules.have_one_order;
 }
 
 Graph captured(Turns& turns, int32_t count) {
@@ -48,9 +44,12 @@ Graph captured(Turns& turns, int32_t count) {
   return graph;
 }
 
-void add_call(std::vector<Call>& calls, const RegionShape& region, Call call) {
-  call.num_rows = std::min(call.num_rows, region.rows_of(call.turn));
-  calls.push_back(call);
+void add_call(std::vector<Call>& calls, const RegionShape& region,
+              std::mt19937_64& random, int32_t num_rows, int32_t turn) {
+  const bool is_sent_ahead = any(random, 0, 1) == 1;
+  const bool has_owners = any(random, 0, 1) == 1;
+  calls.push_back({std::min(num_rows, region.rows_of(turn)), turn,
+                   is_sent_ahead, has_owners});
 }
 
 std::vector<Call> calls_of(std::mt19937_64& random, const RegionShape& region,
@@ -66,12 +65,11 @@ std::vector<Call> calls_of(std::mt19937_64& random, const RegionShape& region,
     if (kind == 2) {
       const int32_t count = any(random, 1, kMostInGraph);
       for (int32_t i = 0; i < count; ++i)
-        add_call(calls, region,
-                 {num_rows, turns.next(), any(random, 0, 1) == 1});
+        add_call(calls, region, random, num_rows, turns.next());
       continue;
     }
     for (const int32_t turn : graphs[kind].turns)
-      add_call(calls, region, {num_rows, turn, any(random, 0, 1) == 1});
+      add_call(calls, region, random, num_rows, turn);
     turns.replay(graphs[kind].last);
   }
   if (!uses_turns)
@@ -91,7 +89,8 @@ int main(int argc, char** argv) {
   Rules rules = {};
   if (argc != 4 || !read_rules(argv[3], rules)) {
     std::printf(
-        "usage: exchange SCHEDULES SEED turns|one-buffer|early-producers\n");
+        "usage: exchange SCHEDULES SEED turns|one-buffer|early-producers|"
+        "early-owners|two-orders\n");
     return 2;
   }
   const uint64_t count = std::strtoull(argv[1], nullptr, 10);
@@ -102,7 +101,7 @@ int main(int argc, char** argv) {
     const RegionShape region = {world_size, exchange::kMostRows,
                                 any(random, 1, exchange::kMostRows)};
     exchange::Ranks ranks(region, calls_of(random, region, rules.uses_turns),
-                          rules.producers, random());
+                          rules, random());
     const std::string fault = ranks.run();
     if (!fault.empty()) return fail(fault, seed);
   }

@@ -6,25 +6,41 @@
 namespace exchange {
 
 Ranks::Ranks(const RegionShape& region, std::vector<Call> calls,
-             Producers producers, uint64_t seed)
+             const Rules& rules, uint64_t seed)
     : region_(region),
       world_size_(region.world_size),
       calls_(std::move(calls)),
-      producers_(producers),
+      rules_(rules),
       random_(seed),
       ranks_(static_cast<size_t>(region.world_size)) {
   const auto places = static_cast<size_t>(region.num_places());
-  for (Rank& rank : ranks_) rank.memory.assign(places, kAbsent);
+  for (Rank& rank : ranks_) {
+    rank.memory.assign(places, kAbsent);
+    rank.num_blocks = 1 + static_cast<int32_t>(any(kMostBlocks));
+  }
   for (int32_t rank = 0; rank < world_size_; ++rank) begin(rank);
 }
 
-int32_t Ranks::value(size_t call, int32_t sender, int32_t row) const {
-  return (static_cast<int32_t>(call) * world_size_ + sender) * kMostRows + row;
+int32_t Ranks::value(size_t call, int32_t sender, int32_t row,
+                     bool is_sum) const {
+  const int32_t number =
+      (static_cast<int32_t>(call) * world_size_ + sender) * kMostRows + row;
+  return 2 * number + (is_sum ? 1 : 0);
+}
+
+bool Ranks::is_owned_by(const Call& call, int32_t row, int32_t rank) const {
+  return call.has_owners && row % world_size_ == rank;
+}
+
+bool Ranks::passes(const Call& call, int32_t row, int32_t sender,
+                   int32_t receiver) const {
+  return sender != receiver &&
+         (!call.has_owners || is_owned_by(call, row, receiver));
 }
 
 bool Ranks::begins_early(size_t call) const {
-  return producers_ == Producers::do_not_wait && call > 0 &&
-         call < calls_.size() && calls_[call].is_sent_ahead;
+  return !rules_.producers_wait && call > 0 && call < calls_.size() &&
+         calls_[call].is_sent_ahead;
 }
 
 void Ranks::begin(int32_t number) {
@@ -35,25 +51,66 @@ void Ranks::begin(int32_t number) {
   add_reads(number);
 }
 
+Store Ranks::store_of(size_t call, int32_t sender, int32_t receiver,
+                      int32_t row, bool is_sum) const {
+  return {receiver, region_.place_of(calls_[call].turn, sender, receiver) + row,
+          value(call, sender, row, is_sum), call, row};
+}
+
 void Ranks::add_sends(int32_t number, size_t index) {
   const Call& call = calls_[index];
   for (int32_t peer = 0; peer < world_size_; ++peer)
-    for (int32_t row = 0; row < call.num_rows && peer != number; ++row)
-      ranks_[static_cast<size_t>(number)].unsent.push_back(
-          {peer, region_.place_of(call.turn, number, peer) + row,
-           value(index, number, row)});
+    for (int32_t row = 0; row < call.num_rows; ++row)
+      if (passes(call, row, number, peer))
+        ranks_[static_cast<size_t>(number)].unsent.push_back(
+            store_of(index, number, peer, row, false));
+}
+
+void Ranks::add_sums(int32_t number, int32_t row) {
+  Rank& rank = ranks_[static_cast<size_t>(number)];
+  for (int32_t peer = 0; peer < world_size_; ++peer)
+    if (peer != number)
+      rank.unsent_sums.push_back(store_of(rank.call, number, peer, row, true));
 }
 
 void Ranks::add_reads(int32_t number) {
   Rank& rank = ranks_[static_cast<size_t>(number)];
   const Call& call = calls_[rank.call];
-  for (int32_t peer = 0; peer < world_size_; ++peer)
-    for (int32_t row = 0; row < call.num_rows && peer != number; ++row)
-      rank.unread.push_back(peer * kMostRows + row);
+  rank.absent.assign(static_cast<size_t>(call.num_rows), 0);
+  rank.left = rank.absent;
+  for (int32_t row = 0; row < call.num_rows; ++row) {
+    const auto at = static_cast<size_t>(row);
+    for (int32_t peer = 0; peer < world_size_; ++peer) {
+      const bool is_read = passes(call, row, peer, number) ||
+                           (peer != number && is_owned_by(call, row, peer));
+      if (!is_read) continue;
+      rank.unread.push_back({peer, row});
+      ++rank.absent[at];
+    }
+    const bool sends_sum = is_owned_by(call, row, number);
+    rank.left[at] = rank.absent[at] + (sends_sum ? world_size_ - 1 : 0);
+  }
+}
+
+int32_t Ranks::rows_before(int32_t number, int32_t row) const {
+  const Rank& rank = ranks_[static_cast<size_t>(number)];
+  const bool is_backwards = !rules_.have_one_order && number % 2 == 1;
+  int32_t count = 0;
+  for (int32_t other = row % rank.num_blocks;
+       other < calls_[rank.call].num_rows; other += rank.num_blocks)
+    if ((is_backwards ? other > row : other < row) &&
+        rank.left[static_cast<size_t>(other)] > 0)
+      ++count;
+  return count;
+}
+
+bool Ranks::may_send(int32_t number, const Store& store) const {
+  return calls_[store.call].is_sent_ahead ||
+         rows_before(number, store.row) <= kRowsUnderWay;
 }
 
 bool Ranks::is_producing(const Rank& rank) const {
-  return producers_ == Producers::wait && calls_[rank.call].is_sent_ahead &&
+  return rules_.producers_wait && calls_[rank.call].is_sent_ahead &&
          !rank.unsent.empty();
 }
 
@@ -64,20 +121,31 @@ bool Ranks::has_ended(int32_t rank) const {
 size_t Ranks::any(size_t count) { return random_() % count; }
 
 template <typename Item>
-Item Ranks::take_any(std::vector<Item>& items) {
-  std::swap(items[any(items.size())], items.back());
+Item Ranks::take(std::vector<Item>& items, size_t at) {
+  std::swap(items[at], items.back());
   const Item item = items.back();
   items.pop_back();
   return item;
 }
 
-void Ranks::send(Rank& rank) {
-  if (!rank.unsent.empty()) under_way_.push_back(take_any(rank.unsent));
+void Ranks::send(int32_t number) {
+  Rank& rank = ranks_[static_cast<size_t>(number)];
+  if (rank.unsent.empty()) return;
+  const size_t at = any(rank.unsent.size());
+  if (may_send(number, rank.unsent[at]))
+    under_way_.push_back(take(rank.unsent, at));
+}
+
+void Ranks::send_sum(Rank& rank) {
+  if (rank.unsent_sums.empty()) return;
+  const Store store = take(rank.unsent_sums, any(rank.unsent_sums.size()));
+  --rank.left[static_cast<size_t>(store.row)];
+  under_way_.push_back(store);
 }
 
 void Ranks::deliver() {
   if (under_way_.empty()) return;
-  const Store store = take_any(under_way_);
+  const Store store = take(under_way_, any(under_way_.size()));
   int32_t& word = ranks_[static_cast<size_t>(store.target)]
                       .memory[static_cast<size_t>(store.place)];
   if (word != kAbsent) fault_ = "a word was overwritten before it was cleared";
@@ -88,50 +156,69 @@ void Ranks::read(int32_t number) {
   Rank& rank = ranks_[static_cast<size_t>(number)];
   if (rank.unread.empty() || is_producing(rank)) return;
   const size_t at = any(rank.unread.size());
-  const int32_t peer = rank.unread[at] / kMostRows;
-  const int32_t row = rank.unread[at] % kMostRows;
-  const int64_t where =
-      region_.place_of(calls_[rank.call].turn, peer, number) + row;
+  const auto [sender, row] = rank.unread[at];
+  if (rows_before(number, row) > 0) return;
+  const Call& call = calls_[rank.call];
+  const int64_t where = region_.place_of(call.turn, sender, number) + row;
   const int32_t word = rank.memory[static_cast<size_t>(where)];
   if (word == kAbsent) return;
-  if (word != value(rank.call, peer, row))
+  if (word != value(rank.call, sender, row, is_owned_by(call, row, sender)))
     fault_ = "a rank took the word of another exchange";
-  rank.unread[at] = rank.unread.back();
-  rank.unread.pop_back();
+  take(rank.unread, at);
   rank.uncleared.push_back(where);
+  take_in(number, row);
+}
+
+void Ranks::take_in(int32_t number, int32_t row) {
+  Rank& rank = ranks_[static_cast<size_t>(number)];
+  int32_t& absent = rank.absent[static_cast<size_t>(row)];
+  const bool is_first = absent == world_size_ - 1;
+  --absent;
+  --rank.left[static_cast<size_t>(row)];
+  if (is_owned_by(calls_[rank.call], row, number) &&
+      (rules_.owners_wait ? absent == 0 : is_first))
+    add_sums(number, row);
 }
 
 void Ranks::clear(Rank& rank) {
   if (!rank.uncleared.empty())
-    rank.memory[static_cast<size_t>(take_any(rank.uncleared))] = kAbsent;
+    rank.memory[static_cast<size_t>(
+        take(rank.uncleared, any(rank.uncleared.size())))] = kAbsent;
+}
+
+bool Ranks::is_done(const Rank& rank) const {
+  return rank.unsent.empty() && rank.unsent_sums.empty() &&
+         rank.unread.empty() && rank.uncleared.empty();
 }
 
 void Ranks::step() {
   const auto number =
       static_cast<int32_t>(any(static_cast<size_t>(world_size_)));
   Rank& rank = ranks_[static_cast<size_t>(number)];
-  switch (any(4)) {
+  if (has_ended(number)) return deliver();
+  switch (any(5)) {
     case 0:
-      send(rank);
+      send(number);
       break;
     case 1:
       deliver();
       break;
     case 2:
-      if (!has_ended(number)) read(number);
+      read(number);
+      break;
+    case 3:
+      send_sum(rank);
       break;
     default:
       clear(rank);
   }
-  const bool is_done = !has_ended(number) && rank.unsent.empty() &&
-                       rank.unread.empty() && rank.uncleared.empty();
-  if (!is_done) return;
+  if (!is_done(rank)) return;
   ++rank.call;
   begin(number);
 }
 
 std::string Ranks::run() {
-  const int64_t most_steps = 100000;
+  const int64_t most_steps = 400000;
   for (int64_t steps = 0; steps < most_steps; ++steps) {
     if (!fault_.empty()) return fault_;
     bool all_ended = under_way_.empty();
