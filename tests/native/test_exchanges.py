@@ -1,4 +1,8 @@
-"""Many exchanges between ranks: random numbers of rows, eager calls and graphs in any order."""
+"""Many exchanges between ranks: random numbers of rows, eager calls and graphs in any order.
+
+Four ranks and more give each row of many an owner (native/collectives/peer/owners.hpp): numbers of
+rows on both sides of where that begins, and such that the last launch of some has few rows again.
+"""
 
 import ctypes
 import threading
@@ -9,16 +13,18 @@ import pytest
 
 from tests import shapes
 from tests.devices import ranks_per_device
-from tests.native.calls import add_norm, as_activation, from_bf16
+from tests.native.calls import add_norm, as_activation, from_bf16, outputs
 from tests.native.ranks import on_ranks
 from tests.native.test_graphs import capture
 from tools.bindings.backend import BackendError, address, constants, structs
 
 WIDTH = 5120
-ROWS = (1, 2, 7, 64, 129, 300, 600, 2100)
+ROWS = (1, 2, 7, 23, 24, 63, 64, 129, 300, 600, 2058, 2100)
 NUM_TURNS = 400
 PER_GRAPH = 3
 MOST_SECONDS = 5
+FEW_ROWS, MANY_ROWS = 5, 130
+INFINITY = 0x7F80
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +128,55 @@ def test_any_course_of_exchanges_gives_every_rank_the_same_sums(backend, world_s
     results = on_ranks(backend, world_size, work)
     for state, _ in results:
         np.testing.assert_array_equal(state, results[0][1])
+
+
+def reduced_bits(device, residual: np.ndarray, delta: np.ndarray) -> list[np.ndarray]:
+    """The bits of residual, plain output, codes and scales after a sum of rows given in BF16."""
+    struct, plain, codes, scale = outputs(device, residual.shape, plain=True, quantised=True)
+    state = device.place(residual)
+    device.run(
+        "reduce_add_norm_quantise",
+        num_tokens=len(residual),
+        hidden_size=residual.shape[1],
+        epsilon=1e-5,
+        residual=state,
+        delta=device.place(delta),
+        weight=device.place(np.ones(residual.shape[1], np.float32)),
+        output=struct,
+    )
+    total = device.download(state, residual.shape, np.uint16)
+    return [total, *(each.get().view(np.uint8) for each in (plain, codes, scale))]
+
+
+def any_bits(name: str, width: int, *ranks: int) -> np.ndarray:
+    """BF16 of every kind: a row in two holds infinities and numbers that are none, of any bits."""
+    random = shapes.generator(name, width, *ranks)
+    bits = random.integers(0, 1 << 16, (MANY_ROWS, width), np.uint16)
+    is_finite = bits & INFINITY != INFINITY
+    bits[::2] = np.where(is_finite[::2], bits[::2], 0x8000)
+    return bits
+
+
+@pytest.mark.parametrize("width", [5120, 520, 13])
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_a_row_has_the_same_bits_in_an_exchange_of_few_rows_and_of_many(backend, world_size, width):
+    residual = any_bits("residual of any bits", width)
+
+    def work(device, rank):
+        delta = any_bits("delta of any bits", width, world_size, rank)
+        few = [
+            reduced_bits(device, residual[i : i + FEW_ROWS], delta[i : i + FEW_ROWS])
+            for i in range(0, MANY_ROWS, FEW_ROWS)
+        ]
+        return reduced_bits(device, residual, delta), list(
+            map(np.concatenate, zip(*few, strict=True))
+        )
+
+    results = on_ranks(backend, world_size, work)
+    for many, few in results:
+        for first, mine, others in zip(results[0][0], many, few, strict=True):
+            np.testing.assert_array_equal(mine, first)
+            np.testing.assert_array_equal(mine, others)
 
 
 def test_a_graph_of_one_exchange_is_refused(backend):

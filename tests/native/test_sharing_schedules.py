@@ -3,12 +3,13 @@ waits for what comes after it.
 
 The ranks' threads are programs of launches and meetings, the common stream is the list of what they
 launched. In which order an operation of the CUDA device launches and meets is read from its source;
-`before` and `after` are launches of each rank around it. What one operation launches needs what all
-ranks launched before it, and what comes after needs what all have launched in it.
+`before` and `after` are launches of each rank around it. Each launch of an operation needs what all
+ranks launched just before it, and what comes after needs what all have launched last in it.
 """
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,42 +24,48 @@ NUM_OPERATIONS = 12
 
 
 @dataclass(frozen=True)
-class Operation:
+class Function:
     """A function that launches something (`call` in its source) between meetings of the ranks."""
 
     file: str
-    function: str
+    name: str
     call: str
-    before: str
     launched: str
-    after: str
-    is_of_rank_0: bool = False
 
     def steps(self) -> list[str]:
         """What the function launches and where it meets, in the order of its source."""
         text = (NATIVE / self.file).read_text()
-        [body] = re.findall(rf"^\w[\w ]* {self.function}\(.*?^}}$", text, re.M | re.S)
+        [body] = re.findall(rf"^\w[\w ]* {self.name}\(.*?^}}$", text, re.M | re.S)
         found = re.findall(rf"\bmeet(?:_on_gpu)?\(|{re.escape(self.call)}", body)
         return [self.launched if each == self.call else MEETING for each in found]
 
 
-SUM = Operation(
-    "kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.cu",
-    "send_before_all_receive",
-    "Work::sending",
-    *("", "send", "receive"),
+@dataclass(frozen=True)
+class Operation:
+    """What each rank's thread calls, one function after the other."""
+
+    name: str
+    functions: Sequence[Function]
+    before: str
+    after: str
+    is_of_rank_0: bool = False
+
+    def steps(self) -> list[str]:
+        return [step for function in self.functions for step in function.steps()]
+
+
+REDUCE = "kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.cu"
+SEND = Function(REDUCE, "send_before_all_receive", "Work::sending", "send")
+ADD = Function(REDUCE, "add_before_all_receive", "Work::adding", "add")
+COPY = Function("backends/cuda/collectives.cpp", "exchange_blocks", "copy_to_ranks(", "copy")
+LAUNCH = Function("backends/cuda/graphs.cpp", "graph_replay", "cudaGraphLaunch(", "graph")
+OPERATIONS = (
+    Operation("sum", (SEND,), "", "receive"),
+    Operation("sum of owners", (SEND, ADD), "", "receive"),
+    Operation("gather", (COPY,), "make", "use"),
+    Operation("replay", (LAUNCH,), "inputs", "outputs", is_of_rank_0=True),
 )
-GATHER = Operation(
-    "backends/cuda/collectives.cpp", "exchange_blocks", "copy_to_ranks(", "make", "copy", "use"
-)
-REPLAY = Operation(
-    "backends/cuda/graphs.cpp",
-    "graph_replay",
-    "cudaGraphLaunch(",
-    *("inputs", "graph", "outputs"),
-    is_of_rank_0=True,
-)
-STEPS = {operation: operation.steps() for operation in (SUM, GATHER, REPLAY)}
+STEPS = {operation: operation.steps() for operation in OPERATIONS}
 MEETINGS = [
     (operation, place)
     for operation, steps in STEPS.items()
@@ -84,16 +91,17 @@ class Thread:
 
 
 def program(operation: Operation, steps: list[str], rank: int, number: int, ranks: range) -> list:
-    made = tuple((other, number, operation.before) for other in ranks if operation.before)
+    needed = tuple((other, number, operation.before) for other in ranks if operation.before)
     launching = range(1) if operation.is_of_rank_0 else ranks
-    launched = tuple((other, number, operation.launched) for other in launching)
-    inner = [
-        step if step == MEETING else Launch(rank, number, step, made)
-        for step in steps
-        if step == MEETING or rank in launching
-    ]
-    before = [Launch(rank, number, operation.before)] if operation.before else []
-    return [*before, *inner, Launch(rank, number, operation.after, launched)]
+    made = [Launch(rank, number, operation.before)] if operation.before else []
+    for step in steps:
+        if step == MEETING:
+            made.append(step)
+            continue
+        if rank in launching:
+            made.append(Launch(rank, number, step, needed))
+        needed = tuple((other, number, step) for other in launching)
+    return [*made, Launch(rank, number, operation.after, needed)]
 
 
 def programs(steps: dict, world_size: int, chance: random.Random) -> list[list]:
@@ -153,7 +161,7 @@ def test_nothing_waits_for_what_comes_after_it(world_size):
 
 
 @pytest.mark.parametrize(
-    ("operation", "place"), MEETINGS, ids=lambda each: getattr(each, "function", each)
+    ("operation", "place"), MEETINGS, ids=lambda each: getattr(each, "name", each)
 )
 def test_without_any_of_the_meetings_something_would_wait_for_a_later_launch(operation, place):
     steps = STEPS[operation]

@@ -2,7 +2,8 @@
 
 Each rank, on a thread of its own, captures a graph of exchanges of one number of rows and replays
 it with the others; the time is the device's, between events around a replay, over the number of
-exchanges. The bytes are those that a rank sends to all others in one exchange. Beside it, where
+exchanges. The bytes are those that a rank sends where it sends each row to all others; where rows
+have owners (native/collectives/peer/owners.hpp) it sends 2 / world size of them. Beside it, where
 each rank has a GPU and NCCL is there, as many of NCCL's all-reduces of the same rows, without
 residual, norm and quantisation.
 """

@@ -16,6 +16,8 @@ constexpr uint32_t kAbsent = 0xFFFFFFFFu;
 struct Exchange {
   int32_t rank;
   bool is_sent;
+  bool has_owners;
+  bool is_summed;
   int32_t row_chunks;
   uint4* received;
   int32_t chunks_apart;

@@ -4,6 +4,7 @@
 
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
+#include "native/collectives/peer/owners.hpp"
 
 namespace glm::collectives {
 namespace {
@@ -106,21 +107,22 @@ Stop PeerRank::stop() const {
   return group_.stop_of(rank_, &flags->has_stopped);
 }
 
-Exchange PeerRank::next_exchange(const char* where, int64_t width) {
+Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
   expect_bound(where);
-  if (region_bytes_ < region_bytes(region_shape_, width))
+  if (region_bytes_ < region_bytes(region_shape_, part.width))
     reject(where, "hidden_size", "no more than the workspace was made for",
-           std::to_string(width));
+           std::to_string(part.width));
   if (!turns_.is_capturing()) group_.wait_for_slower_ranks(rank_);
   const int32_t turn = turns_.next();
   uint4* places = reinterpret_cast<uint4*>(region_ + kFlagBytes);
   auto place = [&](int32_t sender, int32_t receiver) {
-    return places +
-           region_shape_.place_of(turn, sender, receiver) * row_chunks(width);
+    return places + region_shape_.place_of(turn, sender, receiver) *
+                        row_chunks(part.width);
   };
   Exchange exchange = {};
   exchange.rank = rank_;
-  exchange.row_chunks = row_chunks(width);
+  exchange.has_owners = have_owners(world_size(), part.num_rows);
+  exchange.row_chunks = row_chunks(part.width);
   exchange.received = place(rank_ == 0 ? 1 : 0, rank_);
   exchange.chunks_apart = region_shape_.rows_of(turn) * exchange.row_chunks;
   exchange.stop = stop();
@@ -146,17 +148,20 @@ void PeerRank::expect_none_reserved(const char* where) const {
 PeerRows PeerRank::reserve_exchange(const char* where, const PartOfSum& part) {
   expect_none_reserved(where);
   if (!can_send_ahead(part)) return {};
-  Exchange exchange = next_exchange(where, part.width);
+  Exchange exchange = next_exchange(where, part);
   exchange.is_sent = true;
   reserved_ = {part, exchange};
   PeerRows rows = {};
   for (int32_t step = 1; step < world_size(); ++step)
     rows.of[rows.count++] = exchange.sent[(rank_ + step) % world_size()];
+  if (!exchange.has_owners) return rows;
+  rows.num_owners = world_size();
+  rows.first_owner = world_size() - 1 - rank_;
   return rows;
 }
 
 Exchange PeerRank::exchange_of(const char* where, const PartOfSum& part) {
-  if (!reserved_) return next_exchange(where, part.width);
+  if (!reserved_) return next_exchange(where, part);
   if (!is_same(reserved_->part, part))
     reject(where, "delta",
            "the part of a sum that was sent, " + text_of(reserved_->part),

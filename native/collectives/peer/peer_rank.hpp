@@ -52,7 +52,7 @@ class PeerRank {
   };
 
   bool can_send_ahead(const PartOfSum& part) const;
-  Exchange next_exchange(const char* where, int64_t width);
+  Exchange next_exchange(const char* where, const PartOfSum& part);
   void expect_bound(const char* where) const;
   void expect_equal_regions(const char* where) const;
   Stop stop() const;

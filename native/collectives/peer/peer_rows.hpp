@@ -9,6 +9,8 @@ constexpr int32_t kMaxRanks = 8;
 
 struct PeerRows {
   int32_t count;
+  int32_t num_owners;
+  int32_t first_owner;
   void* of[kMaxRanks - 1];
 };
 

@@ -14,12 +14,18 @@ namespace glm::collectives {
 constexpr int64_t kElementBytes = 2;
 
 template <typename Words>
-__device__ inline void send_ahead(const PeerRows& peers, int64_t element,
-                                  const Words& pairs) {
+__device__ inline void send_ahead(const PeerRows& peers, int32_t row,
+                                  int64_t element, const Words& pairs) {
   if (peers.count == 0) return;
   const Words words = with_canonical_nans(pairs);
+  int32_t begin = 0;
+  int32_t end = peers.count;
+  if (peers.num_owners > 0) {
+    begin = (row + peers.first_owner) % peers.num_owners;
+    end = min(begin + 1, peers.count);
+  }
 #pragma unroll 1
-  for (int32_t i = 0; i < peers.count; ++i)
+  for (int32_t i = begin; i < end; ++i)
     ptx::store_to_system(static_cast<Words*>(peers.of[i]) +
                              element / (sizeof(Words) / kElementBytes),
                          words);

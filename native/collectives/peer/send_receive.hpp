@@ -7,6 +7,7 @@
 
 #include "native/collectives/peer/canonical_nans.hpp"
 #include "native/collectives/peer/exchange.hpp"
+#include "native/collectives/peer/owners.hpp"
 #include "native/collectives/peer/wait.hpp"
 #include "native/ptx/system_memory.hpp"
 
@@ -25,6 +26,23 @@ __device__ inline void send(const Exchange& exchange, int32_t chunk,
     const int32_t peer = (exchange.rank + step) % world_size;
     ptx::store_to_system(exchange.sent[peer] + chunk, words);
   }
+}
+
+template <int32_t world_size>
+__device__ inline int32_t owner_of(int32_t row) {
+  return row % world_size;
+}
+
+template <int32_t world_size>
+__device__ inline bool owns(const Exchange& exchange, int32_t row) {
+  return owner_of<world_size>(row) == exchange.rank;
+}
+
+template <int32_t world_size>
+__device__ inline void send_to_owner(const Exchange& exchange, int32_t row,
+                                     int32_t chunk, const uint4& words) {
+  const int32_t owner = owner_of<world_size>(row);
+  ptx::store_to_system(exchange.sent[owner] + chunk, words);
 }
 
 template <int32_t world_size>
@@ -85,10 +103,30 @@ template <int32_t world_size>
 __device__ inline void receive(const Exchange& exchange, int32_t chunk,
                                Parts<world_size>& parts) {
   if (!are_complete(parts)) wait_for_parts(exchange, chunk, parts);
+}
+
+template <int32_t world_size>
+__device__ inline void clear(const Exchange& exchange, int32_t chunk) {
 #pragma unroll
   for (int32_t i = 0; i < world_size - 1; ++i)
     *place_of(exchange, i, chunk) =
         make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
+}
+
+__device__ inline uint4 receive_from(const Exchange& exchange, int32_t peer,
+                                     int32_t chunk) {
+  uint4* place =
+      place_of(exchange, peer < exchange.rank ? peer : peer - 1, chunk);
+  uint4 words = ptx::load_from_system(place);
+  if (!is_complete(words))
+    wait_until(
+        exchange.stop, [&] { return static_cast<uint32_t>(peer); },
+        [&] {
+          words = ptx::load_from_system(place);
+          return is_complete(words);
+        });
+  *place = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
+  return words;
 }
 
 template <int32_t world_size>

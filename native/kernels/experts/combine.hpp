@@ -102,7 +102,7 @@ struct RowSum {
       __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(sum[0], sum[1]),
                                  __floats2bfloat162_rn(sum[2], sum[3])};
       const uint2 words = *reinterpret_cast<uint2*>(pairs);
-      collectives::send_ahead(parameters->peers, begin(), words);
+      collectives::send_ahead(parameters->peers, token, begin(), words);
       *reinterpret_cast<uint2*>(output) = words;
       return;
     }

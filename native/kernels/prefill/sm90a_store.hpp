@@ -247,7 +247,7 @@ __device__ inline int64_t element_of(const Product& product,
 
 template <Output output>
 __device__ inline void write_staged(const Product& product, Target& target,
-                                    int32_t num_tokens,
+                                    int32_t first_token, int32_t num_tokens,
                                     const uint8_t* staging) {
   using Rows = Staged<output>;
   const int32_t token = group_thread() / Rows::kUnitsARow;
@@ -268,8 +268,9 @@ __device__ inline void write_staged(const Product& product, Target& target,
         target.stores && token + pass * Rows::kRowsAPass < num_tokens;
     if (stores && wide) write_wide<output>(target.row, values[pass]);
     if (output == Output::kChannels && stores)
-      collectives::send_ahead(product.peers, element_of(product, target),
-                              values[pass]);
+      collectives::send_ahead(product.peers,
+                              first_token + token + pass * Rows::kRowsAPass,
+                              element_of(product, target), values[pass]);
     if (stores && !wide)
       write_narrow(product, target, target.row, values[pass]);
     target.row += target.pass_bytes;
@@ -297,7 +298,8 @@ __device__ inline void store_tokens(const Product& product,
     else
       stage_hidden(sums + first / 2, scales, tokens, staging[turn]);
     ptx::named_barrier<kStoreThreads>(1 + group);
-    write_staged<output>(product, target, num_tokens - first, staging[turn]);
+    write_staged<output>(product, target, prepared.tile.token_begin + first,
+                         num_tokens - first, staging[turn]);
     turn ^= 1;
   }
 }

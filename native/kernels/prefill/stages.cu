@@ -229,8 +229,8 @@ __device__ Channels load_channels(const void* data, int64_t offset,
   return channels;
 }
 
-__device__ void store_channels(const Combining& combining, int64_t offset,
-                               int32_t present, bool wide,
+__device__ void store_channels(const Combining& combining, int32_t token,
+                               int64_t offset, int32_t present, bool wide,
                                const Channels& channels) {
   auto* values = static_cast<__nv_bfloat16*>(combining.output) + offset;
   Narrow narrow;
@@ -239,7 +239,7 @@ __device__ void store_channels(const Combining& combining, int64_t offset,
     narrow.pairs[i] =
         __floats2bfloat162_rn(channels.at[2 * i], channels.at[2 * i + 1]);
   if (wide) {
-    collectives::send_ahead(combining.peers, offset,
+    collectives::send_ahead(combining.peers, token, offset,
                             reinterpret_cast<const uint4&>(narrow));
     *reinterpret_cast<Narrow*>(values) = narrow;
     return;
@@ -293,19 +293,19 @@ __global__ __launch_bounds__(kCombineThreads, 2) void combine_kernel(
     const __grid_constant__ Combining combining) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  const int64_t token = blockIdx.x;
+  const int32_t token = blockIdx.x;
   const bool wide = combining.width % kChannels == 0;
   for (int32_t channel = thread() * kChannels; channel < combining.width;
        channel += kCombineThreads * kChannels) {
     const int32_t present = min(kChannels, combining.width - channel);
-    const int64_t offset = token * combining.width + channel;
+    const int64_t offset = int64_t{token} * combining.width + channel;
     Channels sum = {};
     if (combining.initial != nullptr)
       sum = load_channels(combining.initial, offset, present, wide);
     for (int32_t first = 0; first < combining.top_k; first += kChoices)
       add_choices(combining, load_choices(combining, token, first), channel,
                   sum);
-    store_channels(combining, offset, present, wide, sum);
+    store_channels(combining, token, offset, present, wide, sum);
   }
 }
 

@@ -2,11 +2,10 @@
 #include <string>
 
 #include "native/collectives/peer/peer_rank.hpp"
-#include "native/collectives/peer/send_receive.hpp"
 #include "native/kernels/quantise/codes_of_row.hpp"
+#include "native/kernels/reduce_add_norm_quantise/exchange_rows.hpp"
 #include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
 #include "native/kernels/rows/checks.hpp"
-#include "native/kernels/rows/prefetch.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -14,99 +13,13 @@ namespace {
 
 constexpr char kWhere[] = "reduce_add_norm_quantise";
 constexpr int32_t kFewRows = 16;
-constexpr int32_t kRowsUnderWay = 2;
 constexpr int32_t kMostReducedChunks = 2;
 constexpr int32_t kMostReducedWidth =
     kMostReducedChunks * rows::kMaxThreads * rows::kChunkElements;
 
-using collectives::Exchange;
-
-struct NormRows {
-  int32_t num_tokens;
-  int32_t width;
-  float epsilon;
-  __nv_bfloat16* residual;
-  const __nv_bfloat16* delta;
-  const float* weight;
-  __nv_bfloat16* plain;
-  uint8_t* codes;
-  float* row_scale;
-  Exchange exchange;
-};
-
+using norm::NormRows;
 using rows::Bf16Chunk;
 using rows::FloatChunk;
-
-__device__ void add_to(FloatChunk& sum, const FloatChunk& added) {
-#pragma unroll
-  for (int32_t i = 0; i < rows::kChunkElements; ++i)
-    sum.values[i] += added.values[i];
-}
-
-__device__ int32_t exchanged_chunk(const Exchange& exchange, int32_t row,
-                                   int32_t begin) {
-  return row * exchange.row_chunks + begin / rows::kChunkElements;
-}
-
-template <bool aligned>
-__device__ Bf16Chunk load_delta(const NormRows& args, int32_t row,
-                                int32_t begin) {
-  return rows::load<Bf16Chunk, __nv_bfloat16, aligned>(
-      args.delta + int64_t{row} * args.width, begin, args.width);
-}
-
-template <int32_t world_size, int32_t num_chunks, bool aligned>
-__device__ void send_rows(const NormRows& args, int32_t first, int32_t count) {
-#pragma unroll 1
-  for (int32_t row = first; row < args.num_tokens && count > 0;
-       row += gridDim.x, --count) {
-#pragma unroll
-    for (int32_t i = 0; i < num_chunks; ++i) {
-      const int32_t begin = rows::chunk_begin(i);
-      if (begin >= args.width) continue;
-      const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
-      collectives::send<world_size>(
-          args.exchange, exchanged_chunk(args.exchange, row, begin),
-          collectives::with_canonical_nans(rows::same_bits<uint4>(delta)));
-    }
-  }
-}
-
-template <int32_t world_size, int32_t num_chunks, bool aligned>
-__device__ void send_before(const NormRows& args, int32_t row) {
-  const int32_t begun = kRowsUnderWay * static_cast<int32_t>(gridDim.x);
-  const bool is_first = row == static_cast<int32_t>(blockIdx.x);
-  send_rows<world_size, num_chunks, aligned>(args, is_first ? row : row + begun,
-                                             is_first ? kRowsUnderWay + 1 : 1);
-}
-
-template <int32_t world_size, bool aligned>
-__device__ void prefetch_next_row(const NormRows& args, int32_t row) {
-  rows::prefetch_next<aligned>(args.residual, row, args.num_tokens, args.width);
-  rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
-  if (world_size == 1 || !args.exchange.is_sent) return;
-#pragma unroll 1
-  for (int32_t i = 0; i < world_size - 1; ++i)
-    rows::prefetch_next<aligned>(
-        reinterpret_cast<const __nv_bfloat16*>(
-            collectives::place_of(args.exchange, i, 0)),
-        row, args.num_tokens, args.width);
-}
-
-template <int32_t world_size>
-__device__ FloatChunk sum_of(const Exchange& exchange, const Bf16Chunk& delta,
-                             const collectives::Parts<world_size>& parts) {
-  const uint4 own =
-      collectives::with_canonical_nans(rows::same_bits<uint4>(delta));
-  auto of_rank = [&](int32_t rank) {
-    return rows::widen(rows::same_bits<Bf16Chunk>(
-        collectives::part_of(exchange, rank, own, parts)));
-  };
-  FloatChunk sum = of_rank(0);
-#pragma unroll
-  for (int32_t rank = 1; rank < world_size; ++rank) add_to(sum, of_rank(rank));
-  return sum;
-}
 
 template <int32_t num_chunks, bool aligned>
 __device__ void add_delta(const NormRows& args, int32_t row_index,
@@ -119,37 +32,14 @@ __device__ void add_delta(const NormRows& args, int32_t row_index,
   if (args.delta == nullptr) return;
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
-    delta[i] = load_delta<aligned>(args, row_index, rows::chunk_begin(i));
+    delta[i] = norm::load_delta<aligned>(args, row_index, rows::chunk_begin(i));
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
     FloatChunk sum = rows::widen(row[i]);
-    add_to(sum, rows::widen(delta[i]));
+    norm::add_to(sum, rows::widen(delta[i]));
     row[i] = rows::narrow(sum);
     rows::store<Bf16Chunk, __nv_bfloat16, aligned>(
         args.residual + offset, rows::chunk_begin(i), args.width, row[i]);
-  }
-}
-
-template <int32_t world_size, int32_t num_chunks, bool aligned>
-__device__ void add_parts(const NormRows& args, int32_t row_index,
-                          int64_t offset, Bf16Chunk (&row)[num_chunks]) {
-#pragma unroll
-  for (int32_t i = 0; i < num_chunks; ++i) {
-    const int32_t begin = rows::chunk_begin(i);
-    row[i] = {};
-    if (begin >= args.width) continue;
-    const int32_t chunk = exchanged_chunk(args.exchange, row_index, begin);
-    auto parts = collectives::look<world_size>(args.exchange, chunk);
-    row[i] = rows::load<Bf16Chunk, __nv_bfloat16, aligned>(
-        args.residual + offset, begin, args.width);
-    const Bf16Chunk delta = load_delta<aligned>(args, row_index, begin);
-    if (i == 0) prefetch_next_row<world_size, aligned>(args, row_index);
-    collectives::receive(args.exchange, chunk, parts);
-    FloatChunk sum = rows::widen(row[i]);
-    add_to(sum, sum_of(args.exchange, delta, parts));
-    row[i] = rows::narrow(sum);
-    rows::store<Bf16Chunk, __nv_bfloat16, aligned>(args.residual + offset,
-                                                   begin, args.width, row[i]);
   }
 }
 
@@ -174,7 +64,7 @@ __device__ FloatChunk normed(const Bf16Chunk& chunk, const FloatChunk& weight,
   return values;
 }
 
-template <int32_t world_size, int32_t num_chunks, bool aligned>
+template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
 __device__ void norm_row(const NormRows& args, int32_t row,
                          const FloatChunk (&weight)[num_chunks],
                          rows::MeasureBuffer& buffer, int32_t parity) {
@@ -183,7 +73,8 @@ __device__ void norm_row(const NormRows& args, int32_t row,
   if constexpr (world_size == 1)
     add_delta<num_chunks, aligned>(args, row, offset, chunks);
   else
-    add_parts<world_size, num_chunks, aligned>(args, row, offset, chunks);
+    norm::exchange_row<world_size, has_owners, num_chunks, aligned>(args, row,
+                                                                    chunks);
   rows::RowMeasure own = {0.0f, 0u};
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) measure(chunks[i], weight[i], own);
@@ -209,10 +100,26 @@ template <int32_t world_size, int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads)
     send_alone(__grid_constant__ const NormRows args) {
   ptx::wait_for_predecessor();
-  send_rows<world_size, num_chunks, aligned>(args, blockIdx.x, args.num_tokens);
+  const int32_t first = blockIdx.x;
+  if constexpr (collectives::kMayHaveOwners<world_size>)
+    if (args.exchange.has_owners)
+      return norm::send_rows<world_size, true, num_chunks, aligned>(
+          args, first, args.num_tokens);
+  norm::send_rows<world_size, false, num_chunks, aligned>(args, first,
+                                                          args.num_tokens);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
+__global__ void __launch_bounds__(rows::kMaxThreads)
+    add_alone(__grid_constant__ const NormRows args) {
+  ptx::wait_for_predecessor();
+#pragma unroll 1
+  for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x)
+    if (collectives::owns<world_size>(args.exchange, row))
+      norm::send_sum_of_row<world_size, num_chunks, aligned>(args, row);
+}
+
+template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads)
     norm_rows(__grid_constant__ const NormRows args) {
   __shared__ rows::MeasureBuffer buffer;
@@ -231,13 +138,12 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
       ptx::wait_for_predecessor();
       if (!has_few) ptx::let_successor_start();
     }
-    if constexpr (world_size > 1)
-      if (!args.exchange.is_sent)
-        send_before<world_size, num_chunks, aligned>(args, row);
     if constexpr (world_size == 1)
-      prefetch_next_row<world_size, aligned>(args, row);
-    norm_row<world_size, num_chunks, aligned>(args, row, weight, buffer,
-                                              parity);
+      norm::prefetch_next_row<world_size, has_owners, aligned>(args, row);
+    else if (!args.exchange.is_sent)
+      norm::send_before<world_size, has_owners, num_chunks, aligned>(args, row);
+    norm_row<world_size, has_owners, num_chunks, aligned>(args, row, weight,
+                                                          buffer, parity);
     parity ^= 1;
   }
 }
@@ -261,9 +167,20 @@ NormRows rows_of(const glm_reduce_add_norm_quantise_args& args, int32_t begin,
           {}};
 }
 
-enum class Work { norm, sending };
+enum class Work { norm, sending, adding };
 
-template <Work work, int32_t world_size, int32_t... num_chunks>
+template <Work work, int32_t world_size, bool has_owners, int32_t num_chunks,
+          bool aligned>
+constexpr auto kernel_of() {
+  if constexpr (work == Work::sending)
+    return send_alone<world_size, num_chunks, aligned>;
+  else if constexpr (work == Work::adding)
+    return add_alone<world_size, num_chunks, aligned>;
+  else
+    return norm_rows<world_size, has_owners, num_chunks, aligned>;
+}
+
+template <Work work, int32_t world_size, bool has_owners, int32_t... num_chunks>
 void launch_chunks(const Context& context, const NormRows& given,
                    const rows::RowShape& shape) {
   bool aligned = rows::are_aligned(
@@ -271,13 +188,11 @@ void launch_chunks(const Context& context, const NormRows& given,
       {given.residual, given.delta, given.weight, given.plain, given.codes});
   rows::with_chunks<num_chunks...>(
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        constexpr int32_t count = decltype(chunks)::value;
-        constexpr bool is_aligned = decltype(is_fast)::value;
-        auto kernel = norm_rows<world_size, count, is_aligned>;
-        if constexpr (work == Work::sending)
-          kernel = send_alone<world_size, count, is_aligned>;
-        rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
-                          given);
+        rows::launch_rows(
+            kWhere, context, given.num_tokens, shape,
+            kernel_of<work, world_size, has_owners, decltype(chunks)::value,
+                      decltype(is_fast)::value>(),
+            given);
       });
 }
 
@@ -287,7 +202,12 @@ void launch_ranks(const Context& context, const NormRows& given,
   if constexpr (sizeof...(others) > 0)
     if (context.peers->world_size() != first)
       return launch_ranks<work, others...>(context, given, shape);
-  launch_chunks<work, first, 1, kMostReducedChunks>(context, given, shape);
+  constexpr int32_t most = kMostReducedChunks;
+  if constexpr (collectives::kMayHaveOwners<first> && work != Work::sending)
+    if (given.exchange.has_owners)
+      return launch_chunks<work, first, true, 1, most>(context, given, shape);
+  if constexpr (work != Work::adding)
+    launch_chunks<work, first, false, 1, most>(context, given, shape);
 }
 
 void send_before_all_receive(const Context& context, NormRows& given,
@@ -295,6 +215,13 @@ void send_before_all_receive(const Context& context, NormRows& given,
   launch_ranks<Work::sending, 2, 4, 8>(context, given, shape);
   context.peers->meet_on_gpu(kWhere);
   given.exchange.is_sent = true;
+}
+
+void add_before_all_receive(const Context& context, NormRows& given,
+                            const rows::RowShape& shape) {
+  launch_ranks<Work::adding, 2, 4, 8>(context, given, shape);
+  context.peers->meet_on_gpu(kWhere);
+  given.exchange.is_summed = true;
 }
 
 void reduce_rows(const Context& context,
@@ -314,8 +241,11 @@ void reduce_rows(const Context& context,
     begin += given.num_tokens;
     given.exchange = context.peers->exchange_of(
         kWhere, {given.delta, given.num_tokens, given.width});
-    if (context.peers->shares_gpu())
+    if (context.peers->shares_gpu()) {
       send_before_all_receive(context, given, shape);
+      if (given.exchange.has_owners)
+        add_before_all_receive(context, given, shape);
+    }
     launch_ranks<Work::norm, 2, 4, 8>(context, given, shape);
   }
 }
@@ -334,7 +264,7 @@ void reduce_add_norm_quantise(const Context& context,
   expect_pointer(kWhere, "residual", args.residual);
   expect_pointer(kWhere, "weight", args.weight);
   if (context.peers != nullptr && adds) return reduce_rows(context, args);
-  launch_chunks<Work::norm, 1, 1, 2, 4, 8>(
+  launch_chunks<Work::norm, 1, false, 1, 2, 4, 8>(
       context, rows_of(args, 0, args.num_tokens),
       rows::shape_of(kWhere, args.hidden_size));
 }

@@ -89,6 +89,10 @@ struct TransposedPlace {
     return group * kGroupTokens < tokens_left;
   }
 
+  __device__ int32_t token(const ProductArgs& args, int32_t group) const {
+    return args.tokens.num_rows - tokens_left + group * kGroupTokens;
+  }
+
   __device__ Output* address(int32_t group) const {
     return at + int64_t{group} * step;
   }
@@ -113,7 +117,7 @@ class WordStore<__nv_bfloat16, sends> {
     uint32_t high = ptx::transpose_matrix(pack(values.z, values.w));
     uint32_t received = place_.swap(low, high);
     if (!place_.holds(group)) return;
-    store_words(place_.address(group),
+    store_words(group, place_.address(group),
                 make_uint2(place_.is_odd ? received : low,
                            place_.is_odd ? high : received));
   }
@@ -124,11 +128,12 @@ class WordStore<__nv_bfloat16, sends> {
     return *reinterpret_cast<uint32_t*>(&pair);
   }
 
-  __device__ void store_words(__nv_bfloat16* target, uint2 words) const {
+  __device__ void store_words(int32_t group, __nv_bfloat16* target,
+                              uint2 words) const {
     if constexpr (sends)
       collectives::send_ahead(
-          args_.peers, target - static_cast<__nv_bfloat16*>(args_.output),
-          words);
+          args_.peers, place_.token(args_, group),
+          target - static_cast<__nv_bfloat16*>(args_.output), words);
     asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(target), "r"(words.x),
                  "r"(words.y)
                  : "memory");

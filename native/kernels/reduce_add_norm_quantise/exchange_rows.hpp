@@ -1,0 +1,175 @@
+#ifndef GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_EXCHANGE_ROWS_HPP
+#define GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_EXCHANGE_ROWS_HPP
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "native/collectives/peer/send_receive.hpp"
+#include "native/kernels/reduce_add_norm_quantise/norm_rows.hpp"
+#include "native/kernels/rows/prefetch.hpp"
+
+namespace glm::kernels::norm {
+
+constexpr int32_t kRowsUnderWay = 2;
+
+using collectives::Exchange;
+using collectives::Parts;
+using rows::Bf16Chunk;
+using rows::FloatChunk;
+
+__device__ inline int32_t exchanged_chunk(const Exchange& exchange, int32_t row,
+                                          int32_t begin) {
+  return row * exchange.row_chunks + begin / rows::kChunkElements;
+}
+
+template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+__device__ inline void send_row(const NormRows& args, int32_t row) {
+  if (has_owners && collectives::owns<world_size>(args.exchange, row)) return;
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i) {
+    const int32_t begin = rows::chunk_begin(i);
+    if (begin >= args.width) continue;
+    const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
+    const int32_t chunk = exchanged_chunk(args.exchange, row, begin);
+    const uint4 words =
+        collectives::with_canonical_nans(rows::same_bits<uint4>(delta));
+    if constexpr (has_owners)
+      collectives::send_to_owner<world_size>(args.exchange, row, chunk, words);
+    else
+      collectives::send<world_size>(args.exchange, chunk, words);
+  }
+}
+
+template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+__device__ inline void send_rows(const NormRows& args, int32_t first,
+                                 int32_t count) {
+#pragma unroll 1
+  for (int32_t row = first; row < args.num_tokens && count > 0;
+       row += gridDim.x, --count)
+    send_row<world_size, has_owners, num_chunks, aligned>(args, row);
+}
+
+template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+__device__ inline void send_before(const NormRows& args, int32_t row) {
+  const int32_t begun = kRowsUnderWay * static_cast<int32_t>(gridDim.x);
+  const bool is_first = row == static_cast<int32_t>(blockIdx.x);
+  send_rows<world_size, has_owners, num_chunks, aligned>(
+      args, is_first ? row : row + begun, is_first ? kRowsUnderWay + 1 : 1);
+}
+
+template <int32_t world_size, bool has_owners, bool aligned>
+__device__ inline void prefetch_next_row(const NormRows& args, int32_t row) {
+  if constexpr (has_owners)
+    if (!collectives::owns<world_size>(args.exchange, row + gridDim.x)) return;
+  rows::prefetch_next<aligned>(args.residual, row, args.num_tokens, args.width);
+  rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
+  if (world_size == 1 || !args.exchange.is_sent) return;
+#pragma unroll 1
+  for (int32_t i = 0; i < world_size - 1; ++i)
+    rows::prefetch_next<aligned>(
+        reinterpret_cast<const __nv_bfloat16*>(
+            collectives::place_of(args.exchange, i, 0)),
+        row, args.num_tokens, args.width);
+}
+
+template <int32_t world_size>
+__device__ inline FloatChunk sum_of(const Exchange& exchange,
+                                    const Bf16Chunk& delta,
+                                    const Parts<world_size>& parts) {
+  const uint4 own =
+      collectives::with_canonical_nans(rows::same_bits<uint4>(delta));
+  auto of_rank = [&](int32_t rank) {
+    return rows::widen(rows::same_bits<Bf16Chunk>(
+        collectives::part_of(exchange, rank, own, parts)));
+  };
+  FloatChunk sum = of_rank(0);
+#pragma unroll
+  for (int32_t rank = 1; rank < world_size; ++rank) add_to(sum, of_rank(rank));
+  return sum;
+}
+
+template <int32_t world_size>
+__device__ inline Bf16Chunk new_residual(const Exchange& exchange,
+                                         const Bf16Chunk& residual,
+                                         const Bf16Chunk& delta,
+                                         const Parts<world_size>& parts) {
+  FloatChunk sum = rows::widen(residual);
+  add_to(sum, sum_of(exchange, delta, parts));
+  return rows::narrow(sum);
+}
+
+template <int32_t world_size>
+__device__ inline void send_sum(const Exchange& exchange, int32_t chunk,
+                                const Bf16Chunk& sum) {
+  collectives::send<world_size>(
+      exchange, chunk,
+      collectives::with_canonical_nans(rows::same_bits<uint4>(sum)));
+}
+
+template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+__device__ inline void add_parts(const NormRows& args, int32_t row,
+                                 Bf16Chunk (&chunks)[num_chunks]) {
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i) {
+    const int32_t begin = rows::chunk_begin(i);
+    chunks[i] = {};
+    if (begin >= args.width) continue;
+    const int32_t chunk = exchanged_chunk(args.exchange, row, begin);
+    auto parts = collectives::look<world_size>(args.exchange, chunk);
+    const Bf16Chunk residual = load_residual<aligned>(args, row, begin);
+    const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
+    if (i == 0) prefetch_next_row<world_size, has_owners, aligned>(args, row);
+    collectives::receive(args.exchange, chunk, parts);
+    chunks[i] = new_residual(args.exchange, residual, delta, parts);
+    if constexpr (has_owners)
+      if (!args.exchange.is_summed)
+        send_sum<world_size>(args.exchange, chunk, chunks[i]);
+    collectives::clear<world_size>(args.exchange, chunk);
+    store_residual<aligned>(args, row, begin, chunks[i]);
+  }
+}
+
+template <int32_t world_size, int32_t num_chunks, bool aligned>
+__device__ inline void take_sum(const NormRows& args, int32_t row,
+                                Bf16Chunk (&chunks)[num_chunks]) {
+  prefetch_next_row<world_size, true, aligned>(args, row);
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i) {
+    const int32_t begin = rows::chunk_begin(i);
+    chunks[i] = {};
+    if (begin >= args.width) continue;
+    chunks[i] = rows::same_bits<Bf16Chunk>(collectives::receive_from(
+        args.exchange, collectives::owner_of<world_size>(row),
+        exchanged_chunk(args.exchange, row, begin)));
+    store_residual<aligned>(args, row, begin, chunks[i]);
+  }
+}
+
+template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+__device__ inline void exchange_row(const NormRows& args, int32_t row,
+                                    Bf16Chunk (&chunks)[num_chunks]) {
+  if constexpr (has_owners)
+    if (!collectives::owns<world_size>(args.exchange, row))
+      return take_sum<world_size, num_chunks, aligned>(args, row, chunks);
+  add_parts<world_size, has_owners, num_chunks, aligned>(args, row, chunks);
+}
+
+template <int32_t world_size, int32_t num_chunks, bool aligned>
+__device__ inline void send_sum_of_row(const NormRows& args, int32_t row) {
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i) {
+    const int32_t begin = rows::chunk_begin(i);
+    if (begin >= args.width) continue;
+    const int32_t chunk = exchanged_chunk(args.exchange, row, begin);
+    send_sum<world_size>(
+        args.exchange, chunk,
+        new_residual(args.exchange, load_residual<aligned>(args, row, begin),
+                     load_delta<aligned>(args, row, begin),
+                     collectives::look<world_size>(args.exchange, chunk)));
+  }
+}
+
+}
+
+#endif
