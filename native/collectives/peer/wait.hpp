@@ -26,11 +26,11 @@ __device__ inline bool wait_until(const Stop& stop, Late&& late_peer,
                                   Condition&& holds) {
   constexpr uint32_t kLooksAtOwnFlag = 64;
   constexpr uint32_t kLooksAtHost = 8192;
-  uint64_t begin = 0;
+  if (holds()) return true;
+  const uint64_t begin = ptx::nanoseconds();
   for (uint32_t looks = 1;; ++looks) {
     if (holds()) return true;
     if (looks % kLooksAtOwnFlag != 0) continue;
-    if (begin == 0) begin = ptx::nanoseconds();
     if (ptx::acquire_from_system(stop.has_stopped) != 0) return false;
     if (looks % kLooksAtHost == 0 && must_stop(stop, late_peer(), begin))
       return false;
