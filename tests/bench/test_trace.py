@@ -1,5 +1,9 @@
 """Where a step goes, kernel by kernel: names, steps, shares of a made-up trace, bad input."""
 
+import os
+import sys
+from types import ModuleType
+
 import pytest
 from click.testing import CliRunner
 
@@ -8,11 +12,13 @@ from tests.bench.refusals import expect_one_line, expect_refused
 from tools.bench.mixed import MixedSteps
 from tools.bench.trace import (
     Launch,
+    NothingTracedError,
     carries_prompt,
     launches_of,
     length_of,
     main,
     middle,
+    profiler,
     shares_of,
     short_name,
     steps_beside,
@@ -137,3 +143,17 @@ def test_where_no_gpu_computes_one_line_says_what_is_missing():
     assert result.exit_code == 1
     assert result.output.startswith("tools.bench.trace: expected ")
     assert len(result.output.splitlines()) == 1
+
+
+def test_kernels_are_loaded_at_once_since_pytorch_calls_cuda_first(monkeypatch):
+    seen = []
+    cuda, recorder = ModuleType("torch.cuda"), ModuleType("torch.profiler")
+    cuda.is_available = lambda: seen.append(os.environ["CUDA_MODULE_LOADING"])
+    recorder.ProfilerActivity = recorder.profile = None
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "")
+    monkeypatch.delenv("CUDA_MODULE_LOADING")
+    for module in (ModuleType("torch"), cuda, recorder):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(NothingTracedError, match="expected a GPU"):
+        profiler()
+    assert seen == ["EAGER"]

@@ -8,6 +8,7 @@ that overlap are not counted twice. Of several GPUs the first is shown.
 """
 
 import json
+import os
 import random
 import re
 from collections import defaultdict
@@ -135,7 +136,12 @@ def launches_of(trace: dict) -> list[Launch]:
 
 
 def profiler():
-    """PyTorch's profiler of what a GPU runs."""
+    """PyTorch's profiler of what a GPU runs.
+
+    PyTorch is the first to call CUDA here, so it decides when kernels are loaded; a group of ranks
+    needs them loaded at once.
+    """
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     try:
         from torch.cuda import is_available
         from torch.profiler import ProfilerActivity, profile
