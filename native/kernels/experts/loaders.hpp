@@ -38,13 +38,13 @@ class Flight {
  public:
   __device__ explicit Flight(int32_t limit) : room_(limit) {}
 
-  __device__ void await_room(const stream::TileRing& ring) {
+  __device__ void await_room(const TileRing& ring) {
     if (room_ > 0) {
       --room_;
       return;
     }
     ptx::barrier_wait(&ring.barriers->full[oldest_.stage], oldest_.parity);
-    oldest_.advance(ring);
+    oldest_.advance(ring.num_stages);
   }
 
  private:
@@ -74,7 +74,7 @@ __device__ inline void stream_unit(const Frame& frame, RingCursor& cursor,
         ptx::bulk_copy(stage + i * Shape::kTileBytesOfUnit,
                        source + int64_t{tile + i} * kTileBytes,
                        Shape::kTileBytesOfUnit, full, ptx::kEvictFirst);
-    cursor.advance(frame.ring);
+    cursor.advance(frame.ring.num_stages);
   }
 }
 
@@ -160,7 +160,7 @@ __device__ inline void load_stages(const Frame& frame, RingCursor& cursor,
         lanes.copy(block + i * max_columns * kTileRowBytes, tokens, tile + i,
                    count, lane);
     ptx::arrive_after_copies(&frame.ring.barriers->full[cursor.stage]);
-    cursor.advance(frame.ring);
+    cursor.advance(frame.ring.num_stages);
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "native/kernels/experts/parameters.hpp"
 #include "native/kernels/stream/product_args.hpp"
-#include "native/kernels/stream/tile_ring.hpp"
+#include "native/kernels/stream/ring_cursor.hpp"
 #include "native/ptx/mbarrier.hpp"
 #include "native/ptx/warp_arrival.hpp"
 
@@ -27,6 +27,18 @@ constexpr int32_t kQueueUnits = 8;
 constexpr int32_t kNoUnit = -1;
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
 
+struct RingBarriers {
+  uint64_t full[stream::kMaxStages];
+  uint64_t empty[stream::kMaxStages];
+};
+
+struct TileRing {
+  uint8_t* stages;
+  RingBarriers* barriers;
+  int32_t num_stages;
+  int32_t stage_bytes;
+};
+
 struct ExpertList {
   uint16_t expert;
   uint16_t begin;
@@ -44,7 +56,7 @@ struct UnitQueue {
 };
 
 struct SharedState {
-  stream::RingBarriers ring;
+  RingBarriers ring;
   UnitQueue queue;
   uint64_t turn[kTeams];
   ExpertList lists[kMaxLists];
@@ -93,7 +105,7 @@ struct Frame {
   const ExpertsParameters& p;
   SharedState& shared;
   uint16_t* order;
-  stream::TileRing ring;
+  TileRing ring;
   Counters* counters;
   int32_t list_tokens;
 

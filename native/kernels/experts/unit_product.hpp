@@ -10,8 +10,8 @@ namespace glm::kernels::mixture {
 
 using stream::RingCursor;
 
-__device__ inline void skip_stages(const stream::TileRing& ring,
-                                   RingCursor& cursor, int32_t count) {
+__device__ inline void skip_stages(const TileRing& ring, RingCursor& cursor,
+                                   int32_t count) {
   int32_t stage = cursor.stage + count;
   cursor.parity ^= stage / ring.num_stages & 1;
   cursor.stage = stage % ring.num_stages;
@@ -128,7 +128,7 @@ __device__ inline void multiply_unit(
     if (threadIdx.x % kWarpThreads == 0)
       ptx::barrier_arrive(&frame.ring.barriers->empty[cursor.stage],
                           share.arrivals());
-    cursor.advance(frame.ring);
+    cursor.advance(frame.ring.num_stages);
   }
 }
 

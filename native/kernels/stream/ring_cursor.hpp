@@ -1,0 +1,22 @@
+#ifndef GLM_KERNELS_STREAM_RING_CURSOR_HPP
+#define GLM_KERNELS_STREAM_RING_CURSOR_HPP
+
+#include <cstdint>
+
+namespace glm::kernels::stream {
+
+struct RingCursor {
+  int32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ void advance(int32_t num_stages) {
+    if (++stage == num_stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}
+
+#endif
