@@ -113,6 +113,11 @@ __device__ inline void clear(const Exchange& exchange, int32_t chunk) {
         make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
 }
 
+__device__ inline Stop after_owners(Stop stop) {
+  stop.limit_ns += stop.limit_ns / 8;
+  return stop;
+}
+
 __device__ inline uint4 receive_from(const Exchange& exchange, int32_t peer,
                                      int32_t chunk) {
   uint4* place =
@@ -120,7 +125,8 @@ __device__ inline uint4 receive_from(const Exchange& exchange, int32_t peer,
   uint4 words = ptx::load_from_system(place);
   if (!is_complete(words))
     wait_until(
-        exchange.stop, [&] { return static_cast<uint32_t>(peer); },
+        after_owners(exchange.stop),
+        [&] { return static_cast<uint32_t>(peer); },
         [&] {
           words = ptx::load_from_system(place);
           return is_complete(words);

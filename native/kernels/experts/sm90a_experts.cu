@@ -58,7 +58,8 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
                  nullptr, max_columns};
   ptx::let_successor_start();
   init_barriers(shared, p.num_stages);
-  if (threadIdx.x == kWeightWarp * kWarpThreads) prefetch_shared_expert(p);
+  if constexpr (dtype == GLM_DTYPE_F8_E4M3)
+    if (threadIdx.x == kWeightWarp * kWarpThreads) prefetch_shared_expert(p);
   ptx::wait_for_predecessor();
   build_lists(frame);
   uint32_t epoch = shared.epoch;
