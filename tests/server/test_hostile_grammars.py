@@ -14,7 +14,7 @@ from tests.server.test_drain import CHAT, start_compiling
 COMPLETIONS = "/v1/completions"
 NUM_HOSTILE = 8
 NUM_KINDS_TWICE = 26
-MOST_LEFT = 80 << 20
+MOST_LEFT = 128 << 20
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_four_clients_with_costly_grammars_shut_nobody_out(start_server) -> None
 
 
 def test_hostile_grammars_of_all_kinds_leave_little(start_server) -> None:
-    """What one left before was 85 MB, what it reached while it was answered 150 MB."""
+    """Before, one left 85 MB; now the allocator keeps 40 to 90 MB of all 26."""
     server = start_server()
     process = psutil.Process(server.process.pid)
     fields = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 8}
