@@ -1,8 +1,10 @@
-"""`python -m tools.bench.share`: the `config.json` of one rank's share of a model.
+"""`python -m tools.bench.share`: the `config.json` of a few ranks' shares of a model.
 
-A rank of W that splits experts by width holds a W-th of the heads, of the widths and of the
-vocabulary, and all layers. A model of these sizes, on one GPU, computes what such a rank computes;
-exchanges between ranks are not part of it. `glm bench --synthetic SHARE` times it.
+A rank of W holds a W-th of the heads, of the widths and of the vocabulary, and all layers; of the
+experts a W-th of their width, or a W-th of them, of which a token then chooses as many fewer.
+A model of the sizes that R such ranks hold, on R GPUs, computes what each of them computes of W.
+Exchanges with the other W - R ranks, and waiting for them, are not part of it.
+`glm bench --synthetic SHARE --world-size R` times it.
 """
 
 import json
@@ -16,19 +18,18 @@ from glm_engine.files import prepare_target, write_report
 from tools.bench.mixed import AIR
 from tools.bench.one_line import errors_in_one_line
 
-SPLIT = (
-    "num_attention_heads",
-    "num_key_value_heads",
-    "intermediate_size",
-    "moe_intermediate_size",
-    "vocab_size",
-)
+SPLIT = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size")
+SPLIT_OF_EXPERTS = {
+    "tensor_parallel": ("moe_intermediate_size",),
+    "expert_parallel": ("n_routed_experts", "num_experts_per_tok"),
+}
 TOKENS_OF_THE_WHOLE = ("bos_token_id", "eos_token_id", "pad_token_id")
 WORLD_SIZES = ("2", "4", "8")
+RANKS = ("1", "2", "4")
 
 
-def share_of(config: dict, world_size: int) -> dict:
-    """`config` with every size that ranks split divided by `world_size`.
+def share_of(config: dict, parts: int, layout: str) -> dict:
+    """`config` with every size that ranks split divided by `parts`.
 
     Raises `BadInputError` for a size that is no multiple of it, and without `head_dim`, which would
     follow from the number of heads.
@@ -36,23 +37,45 @@ def share_of(config: dict, world_size: int) -> dict:
     share = {key: value for key, value in config.items() if key not in TOKENS_OF_THE_WHOLE}
     if type(config.get("head_dim")) is not int:
         raise BadInputError(f"head_dim: expected a number, got {config.get('head_dim')!r}")
-    for key in SPLIT:
+    for key in SPLIT + SPLIT_OF_EXPERTS[layout]:
         size = config.get(key)
-        if type(size) is not int or size < 1 or size % world_size:
-            raise BadInputError(f"{key}: expected a multiple of {world_size}, got {size!r}")
-        share[key] = size // world_size
+        if type(size) is not int or size < 1 or size % parts:
+            raise BadInputError(f"{key}: expected a multiple of {parts}, got {size!r}")
+        share[key] = size // parts
     return share
+
+
+def parts_of(world_size: int, ranks: int) -> int:
+    """How many times `ranks` ranks there are; raises `BadInputError` unless they are a part."""
+    if ranks >= world_size:
+        raise BadInputError(f"--ranks: expected fewer than --world-size {world_size}, got {ranks}")
+    return world_size // ranks
 
 
 @click.command()
 @click.option("--synthetic", "model", default=AIR, show_default=True, help=", ".join(SYNTHETIC))
 @click.option("--world-size", type=click.Choice(WORLD_SIZES), default="2", show_default=True)
+@click.option(
+    "--ranks",
+    type=click.Choice(RANKS),
+    default="1",
+    show_default=True,
+    help="Ranks whose shares the model holds: the world size to run it with.",
+)
+@click.option(
+    "--expert-layout",
+    "layout",
+    type=click.Choice(sorted(SPLIT_OF_EXPERTS)),
+    default="tensor_parallel",
+    show_default=True,
+)
 @click.option("--output", type=click.Path(path_type=Path), required=True)
-def main(model, world_size, output) -> None:
-    """Writes the config.json of what one rank of WORLD_SIZE computes."""
+def main(model, world_size, ranks, layout, output) -> None:
+    """Writes the config.json of what RANKS ranks of WORLD_SIZE compute."""
     with errors_in_one_line("tools.bench.share"):
+        parts = parts_of(int(world_size), int(ranks))
         config = json.loads(config_path(model).read_text())
-        write_report(share_of(config, int(world_size)), prepare_target(output))
+        write_report(share_of(config, parts, layout), prepare_target(output))
 
 
 if __name__ == "__main__":
