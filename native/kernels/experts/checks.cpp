@@ -54,7 +54,7 @@ void expect_experts(const glm_experts_args& args) {
   expect_equal(kExperts, "gate_up rows", 2 * int64_t{args.down->columns},
                args.gate_up->rows);
   expect_equal(kExperts, "down rows", args.gate_up->columns, args.down->rows);
-  expect_range(kExperts, "hidden_size", 1, kMaxRowUnits * kSmallestUnitRows,
+  expect_range(kExperts, "hidden_size", 1, kMaxRowUnits * kSmallDownRows,
                args.gate_up->columns);
   if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
     reject(kExperts, "bias", "none", "a bias");

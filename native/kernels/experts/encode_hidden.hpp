@@ -162,6 +162,101 @@ __device__ inline void encode_list(const Frame& frame, const ExpertList& list,
     encode_row<dtype>(frame.p, order[row], lane * kLaneValues);
 }
 
+constexpr int32_t kFinishValues = kFinishThreads * kLaneValues;
+constexpr int32_t kHeldQuads = 2;
+
+struct FinishQuads {
+  float4 quad[kHeldQuads];
+
+  __device__ FinishQuads(const float* row, int32_t thread, int32_t width) {
+#pragma unroll
+    for (int32_t i = 0; i < kHeldQuads; ++i)
+      quad[i] =
+          hidden_values(row, thread * kLaneValues + i * kFinishValues, width);
+  }
+};
+
+__device__ inline float largest_of(const Values& values) {
+  float result = 0.0f;
+#pragma unroll
+  for (int32_t i = 0; i < kLaneValues; ++i)
+    result = fmaxf(result, fabsf(values.at[i]));
+  return result;
+}
+
+__device__ inline float scale_of_finish_warps(SharedState& shared, int32_t turn,
+                                              int32_t thread, float largest) {
+  uint32_t (&peaks)[kFinishWarps] = shared.peaks[turn];
+  uint32_t peak = __reduce_max_sync(kWholeWarp, __float_as_uint(largest));
+  if (thread % kWarpThreads == 0) peaks[thread / kWarpThreads] = peak;
+  meet_finish_warps();
+#pragma unroll
+  for (int32_t i = 0; i < kFinishWarps; ++i) peak = max(peak, peaks[i]);
+  return row_scale_of(__uint_as_float(peak));
+}
+
+template <int32_t dtype>
+__device__ inline void store_quad(uint8_t* codes, int32_t begin,
+                                  const Values& values,
+                                  const RowQuotient& quotient) {
+  if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
+    uint32_t low = encode_pair(quotient(values.at[0]), quotient(values.at[1]));
+    uint32_t high = encode_pair(quotient(values.at[2]), quotient(values.at[3]));
+    *reinterpret_cast<uint32_t*>(codes + begin) = low | high << 16;
+  } else {
+    *reinterpret_cast<uint2*>(codes + begin * sizeof(__nv_bfloat16)) =
+        bfloat16_values(values);
+  }
+}
+
+template <int32_t dtype>
+__device__ inline void encode_row_of_few(const Frame& frame, int32_t assignment,
+                                         int32_t turn, int32_t thread,
+                                         const FinishQuads& own) {
+  const ExpertsParameters& p = frame.p;
+  const float* row = hidden_row(p, assignment);
+  uint8_t* codes = p.codes + assignment * p.encoded.row_stride;
+  int32_t width = p.intermediate_size;
+  int32_t padded =
+      static_cast<int32_t>(p.encoded.row_stride) / dtype_bytes(dtype);
+  auto values_at = [&](int32_t round) {
+    int32_t begin = thread * kLaneValues + round * kFinishValues;
+    float4 quad = round == 0   ? own.quad[0]
+                  : round == 1 ? own.quad[1]
+                               : hidden_values(row, begin, width);
+    return values_inside(quad, begin, width);
+  };
+  int32_t rounds = static_cast<int32_t>(ceil_divide(padded, kFinishValues));
+  float largest = 0.0f;
+#pragma unroll 1
+  for (int32_t round = 0; round < rounds; ++round)
+    largest = fmaxf(largest, largest_of(values_at(round)));
+  float scale = scale_of_finish_warps(frame.shared, turn, thread, largest);
+  if (thread == 0) p.code_scale[assignment] = scale;
+  RowQuotient quotient(scale);
+#pragma unroll 1
+  for (int32_t round = 0; round < rounds; ++round) {
+    int32_t begin = thread * kLaneValues + round * kFinishValues;
+    if (begin < padded)
+      store_quad<dtype>(codes, begin, values_at(round), quotient);
+  }
+}
+
+template <int32_t dtype>
+__device__ inline void encode_few_rows(const Frame& frame,
+                                       const ExpertList& list, int32_t thread) {
+  const uint16_t* order = frame.order + list.begin;
+  int32_t width = frame.p.intermediate_size;
+  FinishQuads own(hidden_row(frame.p, order[0]), thread, width);
+#pragma unroll 1
+  for (int32_t row = 0; row < list.count; ++row) {
+    int32_t next = order[min(row + 1, list.count - 1)];
+    FinishQuads coming(hidden_row(frame.p, next), thread, width);
+    encode_row_of_few<dtype>(frame, order[row], row % 2, thread, own);
+    own = coming;
+  }
+}
+
 }
 
 #endif

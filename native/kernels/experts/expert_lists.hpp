@@ -9,7 +9,14 @@
 namespace glm::kernels::mixture {
 
 constexpr int32_t kWordBits = 32;
-constexpr int32_t kRounds = (kMaxAssignments + kNumThreads - 1) / kNumThreads;
+
+template <int32_t max_columns>
+constexpr int32_t kMostChoices =
+    max_columns < kMaxListTokens ? max_columns * kMaxTopK : kMaxAssignments;
+
+template <int32_t max_columns>
+constexpr int32_t kRounds =
+    (kMostChoices<max_columns> + kNumThreads - 1) / kNumThreads;
 
 struct MemberBits {
   int32_t num_words;
@@ -58,13 +65,14 @@ struct MemberBits {
   }
 };
 
+template <int32_t num_rounds>
 struct OwnExperts {
-  int32_t expert[kRounds];
+  int32_t expert[num_rounds];
 
   __device__ explicit OwnExperts(const ExpertsParameters& p) {
     int32_t num_assignments = p.num_assignments();
 #pragma unroll
-    for (int32_t round = 0; round < kRounds; ++round) {
+    for (int32_t round = 0; round < num_rounds; ++round) {
       expert[round] = -1;
       if (index_of(round) < num_assignments)
         expert[round] =
@@ -76,13 +84,13 @@ struct OwnExperts {
   }
   __device__ void mark(const MemberBits& bits) const {
 #pragma unroll
-    for (int32_t round = 0; round < kRounds; ++round)
+    for (int32_t round = 0; round < num_rounds; ++round)
       if (bits.has(expert[round])) bits.mark(index_of(round), expert[round]);
   }
   __device__ void order(const MemberBits& bits, const uint16_t* begin,
                         uint16_t* order) const {
 #pragma unroll
-    for (int32_t round = 0; round < kRounds; ++round)
+    for (int32_t round = 0; round < num_rounds; ++round)
       if (bits.has(expert[round]))
         order[begin[expert[round]] +
               bits.rank(index_of(round), expert[round])] =
@@ -131,14 +139,18 @@ __device__ inline void place_experts(const Frame& frame,
   if (thread == kProductThreads - 1) shared.num_lists = (before + packed) >> 16;
 }
 
+__device__ inline void begin_lists(const Frame& frame) {
+  MemberBits(frame).clear();
+  __syncthreads();
+}
+
+template <int32_t max_columns>
 __device__ inline void build_lists(const Frame& frame) {
   static_assert(kMaxLocalExperts == kProductThreads);
   MemberBits bits(frame);
   uint32_t epoch = __ldcg(&frame.p.control->epoch);
-  OwnExperts own(frame.p);
-  bits.clear();
+  OwnExperts<kRounds<max_columns>> own(frame.p);
   if (threadIdx.x == 0) frame.shared.epoch = epoch;
-  __syncthreads();
   own.mark(bits);
   __syncthreads();
   if (threadIdx.x < kProductThreads) place_experts(frame, bits);

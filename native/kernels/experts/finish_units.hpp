@@ -10,10 +10,6 @@
 
 namespace glm::kernels::mixture {
 
-__device__ inline void meet_finish_warps() {
-  asm volatile("bar.sync 3, %0;" ::"n"(kFinishThreads) : "memory");
-}
-
 __device__ inline bool is_last_of_list(const Frame& frame, const Unit& unit,
                                        int32_t thread) {
   if (thread == 0) {
@@ -28,12 +24,16 @@ __device__ inline bool is_last_of_list(const Frame& frame, const Unit& unit,
   return is_last;
 }
 
-template <int32_t dtype>
+template <int32_t dtype, int32_t max_columns>
 __device__ inline void finish_gate_up(const Frame& frame, const Unit& unit,
                                       int32_t thread) {
   if (!is_last_of_list(frame, unit, thread)) return;
-  encode_list<dtype>(frame, frame.shared.lists[unit.list],
-                     thread / kWarpThreads, thread % kWarpThreads);
+  const ExpertList& list = frame.shared.lists[unit.list];
+  if constexpr (max_columns == kFewColumns)
+    encode_few_rows<dtype>(frame, list, thread);
+  else
+    encode_list<dtype>(frame, list, thread / kWarpThreads,
+                       thread % kWarpThreads);
   meet_finish_warps();
   if (thread != 0) return;
   ptx::store_release(&frame.counters->is_encoded[unit.list], 1u);
@@ -43,16 +43,16 @@ __device__ inline void finish_down(const Frame& frame, const Unit& unit) {
   ptx::add_release(&frame.counters->down_done[unit.row_unit], 1u);
 }
 
-template <int32_t dtype, int32_t rows>
+template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void finish_unit(const Frame& frame, const Unit& unit,
                                    int32_t index, int32_t thread) {
   if (unit.phase == Phase::gate_up)
-    return finish_gate_up<dtype>(frame, unit, thread);
+    return finish_gate_up<dtype, max_columns>(frame, unit, thread);
   run_combine<rows>(frame, unit, thread / kWarpThreads,
                     frame.num_combine_warps(index));
 }
 
-template <int32_t dtype, int32_t rows>
+template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void finish_units(const Frame& frame) {
   QueueCursor cursor;
   UnitQueue& queue = frame.shared.queue;
@@ -68,7 +68,7 @@ __device__ inline void finish_units(const Frame& frame) {
     if (is_own) {
       ptx::barrier_wait(&queue.stored[cursor.slot], cursor.parity);
       if (!is_down)
-        finish_unit<dtype, rows>(frame, unit, index, thread);
+        finish_unit<dtype, rows, max_columns>(frame, unit, index, thread);
       else if (thread % kWarpThreads == 0)
         finish_down(frame, unit);
     }

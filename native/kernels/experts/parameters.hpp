@@ -23,7 +23,9 @@ constexpr int32_t kMaxLists =
 static_assert(kMaxTopK <= kMaxAssignments / kMaxListTokens,
               "launches of few rows have lists of as few tokens");
 constexpr int32_t kMaxRowUnits = 2048;
-constexpr int32_t kSmallestUnitRows = 64;
+constexpr int32_t kSmallGateUpRows = 32;
+constexpr int32_t kSmallDownRows = 64;
+constexpr int32_t kFewColumns = 8;
 constexpr int32_t kLineValues = 32;
 constexpr int32_t kFewestDiscardTokens = 17;
 

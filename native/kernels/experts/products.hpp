@@ -110,6 +110,7 @@ __device__ inline void store_unit(
     const Frame& frame, const Unit& unit, const ExpertList& list,
     const UnitScales<rows>& scales,
     const float (&sum)[StageShape<rows>::kRowBlocks][columns / 2]) {
+  if (ProductLane(team_thread()).channel >= rows) return;
 #pragma unroll
   for (int32_t block = 0; block < StageShape<rows>::kRowBlocks; ++block) {
     int32_t row = own_row<rows>(unit, block);

@@ -64,6 +64,7 @@ struct SharedState {
   int32_t num_lists;
   uint32_t epoch;
   int32_t is_last;
+  uint32_t peaks[2][kFinishWarps];
   uint32_t warp_totals[kProductWarps];
 };
 
@@ -88,10 +89,12 @@ __device__ inline int32_t team_thread() { return threadIdx.x % kTeamThreads; }
 
 template <int32_t rows>
 struct StageShape {
-  static_assert(rows == kSmallestUnitRows || rows == kTileRows);
+  static_assert(rows == kSmallGateUpRows || rows == kSmallDownRows ||
+                rows == kTileRows);
   static constexpr int32_t kTiles = kTileRows / rows;
   static constexpr int32_t kTileBytesOfUnit = rows * kTileRowBytes;
-  static constexpr int32_t kRowBlocks = rows / stream::kWarpgroupRows;
+  static constexpr int32_t kRowBlocks =
+      rows < stream::kWarpgroupRows ? 1 : rows / stream::kWarpgroupRows;
 
   __host__ __device__ static constexpr int32_t bytes(int32_t max_columns) {
     return kTileBytes + kTiles * max_columns * kTileRowBytes;
@@ -178,6 +181,10 @@ struct TeamShare {
     return own;
   }
 };
+
+__device__ inline void meet_finish_warps() {
+  asm volatile("bar.sync 3, %0;" ::"n"(kFinishThreads) : "memory");
+}
 
 __device__ inline void meet_teams() {
   asm volatile("bar.sync 4, %0;" ::"n"(kProductThreads) : "memory");

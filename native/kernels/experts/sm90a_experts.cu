@@ -60,8 +60,9 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
   init_barriers(shared, p.num_stages);
   if constexpr (dtype == GLM_DTYPE_F8_E4M3)
     if (threadIdx.x == kWeightWarp * kWarpThreads) prefetch_shared_expert(p);
+  begin_lists(frame);
   ptx::wait_for_predecessor();
-  build_lists(frame);
+  build_lists<max_columns>(frame);
   uint32_t epoch = shared.epoch;
   frame.counters = &p.control->counters[epoch & 1];
   int32_t warp = threadIdx.x / kWarpThreads;
@@ -72,7 +73,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
     load_tokens<rows, down_rows, max_columns>(frame);
   } else if (warp >= kFinishWarp) {
     clear_counters(p.control->counters[(epoch & 1) ^ 1]);
-    finish_units<dtype, down_rows>(frame);
+    finish_units<dtype, down_rows, max_columns>(frame);
   } else {
     run_units<dtype, rows, down_rows, max_columns>(frame);
   }
@@ -130,7 +131,7 @@ void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
                MemberBits::bytes(p.num_assignments(), p.num_local_experts),
                INT64_MAX, int64_t{p.num_stages} * kStageBytes);
   constexpr int32_t kInFlight =
-      rows == kSmallestUnitRows ? kInFlightBytesOfSmallUnits : kInFlightBytes;
+      rows == kSmallGateUpRows ? kInFlightBytesOfSmallUnits : kInFlightBytes;
   p.num_in_flight = min(p.num_stages, kInFlight / kTileBytes);
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(num_multiprocessors));
@@ -156,13 +157,15 @@ template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
                   const ExpertsParameters& p) {
   auto with = [&](auto kernel) { kernel(stream, num_multiprocessors, p); };
-  if (p.num_tokens <= 8 && has_few_units(p, p.gate_up, num_multiprocessors)) {
+  bool is_few = p.num_tokens <= kFewColumns;
+  if (is_few && has_few_units(p, p.gate_up, num_multiprocessors)) {
     if (has_small_units(p, num_multiprocessors))
-      return with(launch_shape<dtype, kSmallestUnitRows, kSmallestUnitRows, 8>);
-    return with(launch_shape<dtype, kSmallestUnitRows, kTileRows, 8>);
+      return with(
+          launch_shape<dtype, kSmallGateUpRows, kSmallDownRows, kFewColumns>);
+    return with(launch_shape<dtype, kSmallGateUpRows, kTileRows, kFewColumns>);
   }
-  if (p.num_tokens <= 8)
-    return with(launch_shape<dtype, kTileRows, kTileRows, 8>);
+  if (is_few)
+    return with(launch_shape<dtype, kTileRows, kTileRows, kFewColumns>);
   if (p.num_tokens <= 16)
     return with(launch_shape<dtype, kTileRows, kTileRows, 16>);
   with(launch_shape<dtype, kTileRows, kTileRows, kMaxListTokens>);

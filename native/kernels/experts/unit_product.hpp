@@ -32,6 +32,49 @@ __device__ inline uint64_t descriptor_step(int32_t bytes) {
   return static_cast<uint64_t>(bytes >> 4);
 }
 
+template <int32_t rows>
+__device__ inline int32_t weight_bytes(int32_t chain) {
+  using Shape = StageShape<rows>;
+  return chain / Shape::kRowBlocks * Shape::kTileBytesOfUnit +
+         chain % Shape::kRowBlocks * stream::kWarpgroupBytes;
+}
+
+template <int32_t rows, int32_t max_columns>
+__device__ inline int32_t token_bytes(int32_t chain) {
+  return chain / StageShape<rows>::kRowBlocks * max_columns * kTileRowBytes;
+}
+
+template <int32_t rows, int32_t columns, int32_t max_columns, int32_t chains>
+__device__ inline void multiply_side_by_side(float (&part)[chains][columns / 2],
+                                             const StageOperands& stage) {
+  uint64_t weights[chains];
+  uint64_t tokens[chains];
+#pragma unroll
+  for (int32_t i = 0; i < chains; ++i) {
+    weights[i] = stage.weights + descriptor_step(weight_bytes<rows>(i));
+    tokens[i] =
+        stage.tokens + descriptor_step(token_bytes<rows, max_columns>(i));
+  }
+  hold_chains<columns, chains>(part);
+  stream::multiply_interleaved<columns, chains>(part, weights, tokens);
+}
+
+template <int32_t rows, int32_t columns, int32_t max_columns, int32_t chains>
+__device__ inline void multiply_in_turn(float (&part)[chains][columns / 2],
+                                        const StageOperands& stage) {
+#pragma unroll
+  for (int32_t i = 0; i < chains; ++i) stream::clear(part[i]);
+  hold_chains<columns, chains>(part);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int32_t i = 0; i < chains; ++i)
+    stream::multiply_steps<GLM_DTYPE_F8_E4M3, columns>(
+        part[i], stage.weights + descriptor_step(weight_bytes<rows>(i)),
+        stage.tokens + descriptor_step(token_bytes<rows, max_columns>(i)), 0);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
+
 template <int32_t rows, int32_t columns, int32_t max_columns, int32_t tiles>
 __device__ inline void add_promoted(
     float (&sum)[StageShape<rows>::kRowBlocks][columns / 2],
@@ -39,19 +82,10 @@ __device__ inline void add_promoted(
   constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
   constexpr int32_t kChains = tiles * kBlocks;
   float part[kChains][columns / 2];
-#pragma unroll
-  for (int32_t i = 0; i < kChains; ++i) stream::clear(part[i]);
-  hold_chains<columns, kChains>(part);
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int32_t i = 0; i < kChains; ++i) {
-    int32_t tokens = i / kBlocks * max_columns * kTileRowBytes;
-    stream::multiply_steps<GLM_DTYPE_F8_E4M3, columns>(
-        part[i], stage.weights + descriptor_step(i * stream::kWarpgroupBytes),
-        stage.tokens + descriptor_step(tokens), 0);
-  }
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
+  if constexpr (max_columns == kFewColumns)
+    multiply_side_by_side<rows, columns, max_columns, kChains>(part, stage);
+  else
+    multiply_in_turn<rows, columns, max_columns, kChains>(part, stage);
   hold_chains<columns, kChains>(part);
 #pragma unroll
   for (int32_t i = 0; i < kChains; ++i)
@@ -67,13 +101,11 @@ __device__ inline void add_in_place(
   hold_chains<columns, kBlocks>(sum);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int32_t i = 0; i < tiles * kBlocks; ++i) {
-    int32_t tokens = i / kBlocks * max_columns * kTileRowBytes;
+  for (int32_t i = 0; i < tiles * kBlocks; ++i)
     stream::multiply_steps<GLM_DTYPE_BF16, columns>(
         sum[i % kBlocks],
-        stage.weights + descriptor_step(i * stream::kWarpgroupBytes),
-        stage.tokens + descriptor_step(tokens), 1);
-  }
+        stage.weights + descriptor_step(weight_bytes<rows>(i)),
+        stage.tokens + descriptor_step(token_bytes<rows, max_columns>(i)), 1);
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
   hold_chains<columns, kBlocks>(sum);
