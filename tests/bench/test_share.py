@@ -28,7 +28,7 @@ def weight_bytes(model, world_size, layout):
     """Bytes of weights on rank 0; embeddings and routers are whole on each rank."""
     options = EngineOptions(
         model,
-        device="cuda",
+        device="cpu",
         world_size=world_size,
         expert_layout=layout,
         device_memory_bytes=PLENTY,

@@ -78,14 +78,17 @@ class Proof:
         self.send({**PARSER_LIMITS, **bounds})
 
     def send(self, message):
-        self.process.stdin.write(json.dumps(message).encode() + b"\n")
-        self.process.stdin.flush()
+        """Return whether the process, which may have ended, took the line."""
+        try:
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return False
+        return True
 
     def ask(self, question, patience):
         """Return the line of the answer; empty where the process ended or did not say in time."""
-        try:
-            self.send(question)
-        except BrokenPipeError:
+        if not self.send(question):
             return b""
         ready, _, _ = select.select([self.process.stdout], [], [], max(0, patience))
         return self.process.stdout.readline() if ready else b""
@@ -102,7 +105,8 @@ class Proof:
         if self.process is not None:
             kill(self.process)
             self.process.wait()
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
             self.process.stdout.close()
             self.process = None
 

@@ -60,6 +60,31 @@ def test_what_takes_too_long_is_ended_and_the_next_is_answered(proof):
     assert proof.process is process
 
 
+class EndedBefore(Proof):
+    """A proof whose first process ends before it is sent its `last` line."""
+
+    def __init__(self, last):
+        super().__init__(Limits(), 1.0)
+        self.lines_left = last
+
+    def send(self, message):
+        self.lines_left -= 1
+        if self.lines_left == 0:
+            os.kill(self.process.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        return super().send(message)
+
+
+@pytest.mark.parametrize("last", [1, 2])
+@pytest.mark.parametrize("grammar", ["start: /a/", f"start: /{'a' * 500_000}/"], ids=["few", "many"])
+def test_a_process_that_ends_before_it_is_asked_is_told_and_another_answers(last, grammar):
+    proof = EndedBefore(last)
+    with pytest.raises(CostlyGrammarError, match="64 MiB"):
+        problem_of(proof, grammar)
+    assert problem_of(proof, "start: /a/") == ""
+    proof.close()
+
+
 @pytest.mark.parametrize("pattern", ["a{1000000}", "x" * 500_000, "z(w{1000}){1000}"])
 def test_what_would_take_too_much_memory_is_given_up_before_it_does(proof, pattern):
     with pytest.raises(CostlyGrammarError, match="64 MiB"):
