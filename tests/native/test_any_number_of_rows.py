@@ -30,6 +30,8 @@ EXPERTS = {
     "wide": (6, 640, 704, 3),
     "narrow": (9, 1104, 192, 4),
     "of_one": (1, 64, 48, 1),
+    "rows_of_three_rounds": (5, 384, 1640, 2),
+    "many_choices": (48, 128, 64, 40),
 }
 UNEVEN = (40, 640, 640, 4)
 BANDED = (64, 2048, 768, 8)

@@ -61,6 +61,16 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("num_tokens", [1, 8, 13])
+def test_equal_ids_in_a_row_count_each_time(device, num_tokens, dtype):
+    stack, values, given, ids, weights = problem(device, num_tokens, 4, 64, 72, 4, dtype)
+    ids = shapes.generator("equal ids", num_tokens).integers(0, 2, ids.shape).astype(np.int32)
+    expected = expected_rows(stack, values, ids, weights, dtype, product_error(device))
+    actual = op.experts(device, stack, given, ids, weights)
+    assert_rows(actual, expected, op.tolerance(device))
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 def test_only_local_experts_add_to_the_initial_rows(device, dtype):
     stack, values, given, ids, weights = problem(device, 13, 4, 65, 37, 2, dtype, padding=64)
     ids = ids + 3

@@ -184,9 +184,9 @@ __device__ inline float largest_of(const Values& values) {
   return result;
 }
 
-__device__ inline float scale_of_finish_warps(SharedState& shared, int32_t turn,
+__device__ inline float scale_of_finish_warps(SharedState& shared, int32_t half,
                                               int32_t thread, float largest) {
-  uint32_t (&peaks)[kFinishWarps] = shared.peaks[turn];
+  uint32_t (&peaks)[kFinishWarps] = shared.peaks[half];
   uint32_t peak = __reduce_max_sync(kWholeWarp, __float_as_uint(largest));
   if (thread % kWarpThreads == 0) peaks[thread / kWarpThreads] = peak;
   meet_finish_warps();
@@ -211,7 +211,7 @@ __device__ inline void store_quad(uint8_t* codes, int32_t begin,
 
 template <int32_t dtype>
 __device__ inline void encode_row_of_few(const Frame& frame, int32_t assignment,
-                                         int32_t turn, int32_t thread,
+                                         int32_t half, int32_t thread,
                                          const FinishQuads& own) {
   const ExpertsParameters& p = frame.p;
   const float* row = hidden_row(p, assignment);
@@ -231,7 +231,7 @@ __device__ inline void encode_row_of_few(const Frame& frame, int32_t assignment,
 #pragma unroll 1
   for (int32_t round = 0; round < rounds; ++round)
     largest = fmaxf(largest, largest_of(values_at(round)));
-  float scale = scale_of_finish_warps(frame.shared, turn, thread, largest);
+  float scale = scale_of_finish_warps(frame.shared, half, thread, largest);
   if (thread == 0) p.code_scale[assignment] = scale;
   RowQuotient quotient(scale);
 #pragma unroll 1

@@ -122,6 +122,10 @@ void set_units(ExpertsParameters& p, int32_t rows, int32_t down_rows,
 template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
                   ExpertsParameters p) {
+  static_assert(down_rows >= kSmallDownRows,
+                "hidden_size has a counter for each unit of down");
+  expect_range("experts", "choices of a launch", 0, kMostChoices<max_columns>,
+               p.num_assignments());
   constexpr int32_t kStageBytes = StageShape<rows>::bytes(max_columns);
   int32_t state_bytes =
       static_cast<int32_t>(sizeof(SharedState)) + p.num_assignments() * 2;

@@ -76,7 +76,9 @@ class EndedBefore(Proof):
 
 
 @pytest.mark.parametrize("last", [1, 2])
-@pytest.mark.parametrize("grammar", ["start: /a/", f"start: /{'a' * 500_000}/"], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "grammar", ["start: /a/", f"start: /{'a' * 500_000}/"], ids=["few", "many"]
+)
 def test_a_process_that_ends_before_it_is_asked_is_told_and_another_answers(last, grammar):
     proof = EndedBefore(last)
     with pytest.raises(CostlyGrammarError, match="64 MiB"):
