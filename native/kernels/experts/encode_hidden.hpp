@@ -33,6 +33,13 @@ __device__ inline Values values_inside(const float4& v, int32_t begin,
   return values;
 }
 
+__device__ inline float with_largest(float largest, const Values& values) {
+#pragma unroll
+  for (int32_t i = 0; i < kLaneValues; ++i)
+    largest = fmaxf(largest, fabsf(values.at[i]));
+  return largest;
+}
+
 constexpr int32_t kRowParts = 12;
 
 struct RowValues {
@@ -52,9 +59,7 @@ struct RowValues {
     float result = 0.0f;
 #pragma unroll
     for (int32_t i = 0; i < kRowParts; ++i)
-#pragma unroll
-      for (int32_t j = 0; j < kLaneValues; ++j)
-        result = fmaxf(result, fabsf(part[i].at[j]));
+      result = with_largest(result, part[i]);
     return result;
   }
 };
@@ -62,6 +67,13 @@ struct RowValues {
 __device__ inline const float* hidden_row(const ExpertsParameters& p,
                                           int32_t assignment) {
   return p.hidden + int64_t{assignment} * p.hidden_stride;
+}
+
+template <typename CodeAt>
+__device__ inline uint32_t packed(const CodeAt& code_at) {
+  uint32_t low = encode_pair(code_at(0), code_at(1));
+  uint32_t high = encode_pair(code_at(2), code_at(3));
+  return low | high << 16;
 }
 
 template <bool is_plain>
@@ -72,9 +84,7 @@ __device__ inline uint32_t packed_codes(const Values& values,
   for (int32_t i = 0; i < kLaneValues; ++i)
     code[i] =
         is_plain ? quotient.plain(values.at[i]) : quotient.exact(values.at[i]);
-  uint32_t low = encode_pair(code[0], code[1]);
-  uint32_t high = encode_pair(code[2], code[3]);
-  return low | high << 16;
+  return packed([&](int32_t i) { return code[i]; });
 }
 
 template <bool is_plain>
@@ -97,6 +107,12 @@ __device__ inline uint2 bfloat16_values(const Values& v) {
   return *reinterpret_cast<uint2*>(pairs);
 }
 
+__device__ inline void store_bfloat16(uint8_t* codes, int32_t begin,
+                                      const Values& values) {
+  *reinterpret_cast<uint2*>(codes + begin * sizeof(__nv_bfloat16)) =
+      bfloat16_values(values);
+}
+
 template <int32_t dtype>
 __device__ inline void store_values(uint8_t* codes, int32_t begin,
                                     int32_t padded, const RowValues& values,
@@ -110,9 +126,7 @@ __device__ inline void store_values(uint8_t* codes, int32_t begin,
 #pragma unroll
     for (int32_t i = 0; i < kRowParts; ++i)
       if (begin + i * kWarpValues < padded)
-        *reinterpret_cast<uint2*>(codes + (begin + i * kWarpValues) *
-                                              sizeof(__nv_bfloat16)) =
-            bfloat16_values(values.part[i]);
+        store_bfloat16(codes, begin + i * kWarpValues, values.part[i]);
   }
 }
 
@@ -176,14 +190,6 @@ struct FinishQuads {
   }
 };
 
-__device__ inline float largest_of(const Values& values) {
-  float result = 0.0f;
-#pragma unroll
-  for (int32_t i = 0; i < kLaneValues; ++i)
-    result = fmaxf(result, fabsf(values.at[i]));
-  return result;
-}
-
 __device__ inline float scale_of_finish_warps(SharedState& shared, int32_t half,
                                               int32_t thread, float largest) {
   uint32_t (&peaks)[kFinishWarps] = shared.peaks[half];
@@ -200,12 +206,10 @@ __device__ inline void store_quad(uint8_t* codes, int32_t begin,
                                   const Values& values,
                                   const RowQuotient& quotient) {
   if constexpr (dtype == GLM_DTYPE_F8_E4M3) {
-    uint32_t low = encode_pair(quotient(values.at[0]), quotient(values.at[1]));
-    uint32_t high = encode_pair(quotient(values.at[2]), quotient(values.at[3]));
-    *reinterpret_cast<uint32_t*>(codes + begin) = low | high << 16;
+    *reinterpret_cast<uint32_t*>(codes + begin) =
+        packed([&](int32_t i) { return quotient(values.at[i]); });
   } else {
-    *reinterpret_cast<uint2*>(codes + begin * sizeof(__nv_bfloat16)) =
-        bfloat16_values(values);
+    store_bfloat16(codes, begin, values);
   }
 }
 
@@ -230,7 +234,7 @@ __device__ inline void encode_row_of_few(const Frame& frame, int32_t assignment,
   float largest = 0.0f;
 #pragma unroll 1
   for (int32_t round = 0; round < rounds; ++round)
-    largest = fmaxf(largest, largest_of(values_at(round)));
+    largest = fmaxf(largest, with_largest(0.0f, values_at(round)));
   float scale = scale_of_finish_warps(frame.shared, half, thread, largest);
   if (thread == 0) p.code_scale[assignment] = scale;
   RowQuotient quotient(scale);
