@@ -20,7 +20,7 @@ SHAPES = {
     "odd": (2, 193, 129, 6),
     "alone": (0, 64, 32, 3),
 }
-COUNTS = (1, 13, 65, 352, 353, 500)
+COUNTS = (1, 13, 32, 33, 65, 352, 353, 500)
 
 
 def routes_of_all_ranks(num_tokens: int, num_local: int, top_k: int):

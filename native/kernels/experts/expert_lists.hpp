@@ -137,6 +137,9 @@ __device__ inline void place_experts(const Frame& frame,
   if (expert >= 0) shared.list_begin[expert] = static_cast<uint16_t>(begin);
   place_lists(shared, expert, begin, count, before >> 16, most);
   if (thread == kProductThreads - 1) shared.num_lists = (before + packed) >> 16;
+  if (thread == 0)
+    shared.num_spread_lists =
+        frame.p.local.shared_index >= 0 && count > most ? packed >> 16 : 0;
 }
 
 __device__ inline void begin_lists(const Frame& frame) {

@@ -188,30 +188,15 @@ class EncodedLists {
   uint32_t ready_ = 0;
 };
 
-struct ListScales {
-  static constexpr int32_t kPerLane = kMaxListTokens / kWarpThreads;
-  float own[kPerLane];
-
-  __device__ ListScales(const Frame& frame, const Unit& unit,
-                        const ExpertList& list, int32_t lane) {
-    const ExpertsParameters& p = frame.p;
-#pragma unroll
-    for (int32_t i = 0; i < kPerLane; ++i) {
-      int32_t column = lane + i * kWarpThreads;
-      own[i] = 1.0f;
-      if (p.input_scale == nullptr || column >= list.count) continue;
-      uint32_t assignment = frame.order[list.begin + column];
-      own[i] = __ldcg(unit.phase == Phase::down
-                          ? p.code_scale + assignment
-                          : p.input_scale + p.input.row_of(assignment));
-    }
-  }
-  __device__ void store(float* scales, int32_t lane) const {
-#pragma unroll
-    for (int32_t i = 0; i < kPerLane; ++i)
-      scales[lane + i * kWarpThreads] = own[i];
-  }
-};
+__device__ inline float list_scale(const Frame& frame, const Unit& unit,
+                                   const ExpertList& list, int32_t column) {
+  const ExpertsParameters& p = frame.p;
+  if (p.input_scale == nullptr || column >= list.count) return 1.0f;
+  uint32_t assignment = frame.order[list.begin + column];
+  return __ldcg(unit.phase == Phase::down
+                    ? p.code_scale + assignment
+                    : p.input_scale + p.input.row_of(assignment));
+}
 
 template <int32_t rows, int32_t max_columns>
 __device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
@@ -222,11 +207,11 @@ __device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
   if (is_down) encoded.await(frame, unit.list, lane);
   ExpertList list = frame.shared.lists[unit.list];
   const TokenSource& tokens = is_down ? frame.p.encoded : frame.p.input;
-  ListScales own(frame, unit, list, lane);
+  float scale = list_scale(frame, unit, list, lane);
   LaneRows<max_columns> lanes(frame, tokens, list, lane);
   load_stages<rows, max_columns>(frame, cursor, tokens, lanes, list.count,
                                  matrix_of(frame, unit).num_column_tiles);
-  own.store(scales, lane);
+  scales[lane] = scale;
 }
 
 template <int32_t rows, int32_t down_rows, int32_t max_columns>

@@ -14,8 +14,7 @@ namespace glm::kernels::mixture {
 
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kMaxLocalExperts = 256;
-constexpr int32_t kTeamTokens = 32;
-constexpr int32_t kMaxListTokens = 2 * kTeamTokens;
+constexpr int32_t kMaxListTokens = kWarpThreads;
 constexpr int32_t kMaxAssignments = 4096;
 constexpr int32_t kMaxTopK = 64;
 constexpr int32_t kMaxLists =

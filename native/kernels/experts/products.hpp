@@ -21,9 +21,10 @@ __device__ inline const float* scales_of(const StreamedMatrix& matrix,
       expert * matrix.scale_stride);
 }
 
-template <int32_t rows>
+template <typename Shape>
 __device__ inline int32_t own_row(const Unit& unit, int32_t block) {
-  return unit.row_unit * rows + block * stream::kWarpgroupRows +
+  return unit.row_unit * Shape::kRows +
+         (Shape::first_block() + block) * stream::kWarpgroupRows +
          ProductLane(team_thread()).channel;
 }
 
@@ -31,9 +32,9 @@ __device__ inline int32_t channel_of(int32_t packed) {
   return packed / (2 * kPairRows) * kPairRows + packed % kPairRows;
 }
 
-template <int32_t rows>
+template <typename Shape>
 struct UnitScales {
-  static constexpr int32_t kBlocks = StageShape<rows>::kRowBlocks;
+  static constexpr int32_t kBlocks = Shape::kBlocks;
   float row[kBlocks][2];
   const float* token;
 
@@ -45,7 +46,7 @@ struct UnitScales {
     int32_t last = (is_down ? frame.p.hidden_size : 2 * width) - 1;
 #pragma unroll
     for (int32_t block = 0; block < kBlocks; ++block) {
-      int32_t own = own_row<rows>(unit, block);
+      int32_t own = own_row<Shape>(unit, block);
       int32_t first = is_down ? own : channel_of(own);
       int32_t second = is_down ? own + 8 : width + first;
       row[block][0] =
@@ -56,10 +57,10 @@ struct UnitScales {
   }
 };
 
-template <int32_t rows, int32_t columns>
+template <typename Shape, int32_t columns>
 __device__ inline void store_hidden(const Frame& frame, const ExpertList& list,
                                     int32_t channel,
-                                    const UnitScales<rows>& scales,
+                                    const UnitScales<Shape>& scales,
                                     int32_t block,
                                     const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
@@ -82,10 +83,10 @@ __device__ inline float rounded(float value) {
   return __bfloat162float(__float2bfloat16_rn(value));
 }
 
-template <int32_t rows, int32_t columns>
+template <typename Shape, int32_t columns>
 __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
                                      int32_t row,
-                                     const UnitScales<rows>& scales,
+                                     const UnitScales<Shape>& scales,
                                      int32_t block,
                                      const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
@@ -105,20 +106,21 @@ __device__ inline void store_partial(const Frame& frame, const ExpertList& list,
   }
 }
 
-template <int32_t rows, int32_t columns>
+template <typename Shape, int32_t columns>
 __device__ inline void store_unit(
     const Frame& frame, const Unit& unit, const ExpertList& list,
-    const UnitScales<rows>& scales,
-    const float (&sum)[StageShape<rows>::kRowBlocks][columns / 2]) {
-  if (ProductLane(team_thread()).channel >= rows) return;
+    const UnitScales<Shape>& scales,
+    const float (&sum)[Shape::kBlocks][columns / 2]) {
+  if (ProductLane(team_thread()).channel >= Shape::kRows) return;
 #pragma unroll
-  for (int32_t block = 0; block < StageShape<rows>::kRowBlocks; ++block) {
-    int32_t row = own_row<rows>(unit, block);
+  for (int32_t block = 0; block < Shape::kBlocks; ++block) {
+    int32_t row = own_row<Shape>(unit, block);
     if (unit.phase == Phase::down)
-      store_partial<rows, columns>(frame, list, row, scales, block, sum[block]);
+      store_partial<Shape, columns>(frame, list, row, scales, block,
+                                    sum[block]);
     else
-      store_hidden<rows, columns>(frame, list, channel_of(row), scales, block,
-                                  sum[block]);
+      store_hidden<Shape, columns>(frame, list, channel_of(row), scales, block,
+                                   sum[block]);
   }
 }
 
@@ -126,89 +128,79 @@ struct Work {
   Unit unit;
   int32_t slot;
   uint32_t parity;
-  bool is_own;
-  TeamShare share;
 };
 
-template <int32_t dtype, int32_t rows, int32_t columns, int32_t max_columns>
+template <int32_t dtype, typename Shape, int32_t columns>
 __device__ inline void run_product(const Frame& frame, RingCursor& ring,
                                    Turn& turn, const Work& work) {
-  float sum[StageShape<rows>::kRowBlocks][columns / 2];
+  float sum[Shape::kBlocks][columns / 2];
   UnitQueue& queue = frame.shared.queue;
-  ExpertList list = work.share.of(frame.shared.lists[work.unit.list]);
-  UnitScales<rows> scales;
+  ExpertList list = frame.shared.lists[work.unit.list];
+  UnitScales<Shape> scales;
   scales.load_rows(frame, work.unit, list.expert);
-  scales.token = queue.token_scale[work.slot] + work.share.first_token;
-  if (work.is_own) turn.await();
-  multiply_unit<dtype, rows, columns, max_columns>(
-      frame, ring, matrix_of(frame, work.unit).num_column_tiles, work.share,
-      sum);
-  if (work.is_own) turn.pass();
+  scales.token = queue.token_scale[work.slot];
+  if constexpr (!Shape::kSharesUnits) turn.await();
+  multiply_unit<dtype, Shape, columns>(
+      frame, ring, matrix_of(frame, work.unit).num_column_tiles, sum);
+  if constexpr (!Shape::kSharesUnits) turn.pass();
   ptx::barrier_wait(&queue.scaled[work.slot], work.parity);
-  store_unit<rows, columns>(frame, work.unit, list, scales, sum);
+  store_unit<Shape, columns>(frame, work.unit, list, scales, sum);
 }
 
-template <int32_t dtype, int32_t rows, int32_t max_columns>
+template <int32_t dtype, typename Shape>
 __device__ inline void choose_product(const Frame& frame, RingCursor& ring,
                                       Turn& turn, const Work& work) {
-  int32_t count = work.share.of(frame.shared.lists[work.unit.list]).count;
-  if constexpr (max_columns > 16)
+  int32_t count = frame.shared.lists[work.unit.list].count;
+  if constexpr (Shape::kMaxColumns > 16)
     if (count > 16)
-      return run_product<dtype, rows, 32, max_columns>(frame, ring, turn, work);
-  if constexpr (max_columns > 8)
+      return run_product<dtype, Shape, 32>(frame, ring, turn, work);
+  if constexpr (Shape::kMaxColumns > 8)
     if (count > 8)
-      return run_product<dtype, rows, 16, max_columns>(frame, ring, turn, work);
-  run_product<dtype, rows, 8, max_columns>(frame, ring, turn, work);
+      return run_product<dtype, Shape, 16>(frame, ring, turn, work);
+  run_product<dtype, Shape, 8>(frame, ring, turn, work);
 }
 
-template <int32_t rows>
+template <typename Shape>
 __device__ inline void skip_unit(const Frame& frame, RingCursor& ring,
                                  const Unit& unit) {
-  skip_stages(
-      frame.ring, ring,
-      StageShape<rows>::stages(matrix_of(frame, unit).num_column_tiles));
+  skip_stages(frame.ring, ring,
+              Shape::stages(matrix_of(frame, unit).num_column_tiles));
 }
 
 __device__ inline void report_stored(UnitQueue& queue, int32_t slot) {
   ptx::warp_arrive(&queue.stored[slot]);
 }
 
-template <int32_t max_columns>
-__device__ inline TeamShare share_of(const Frame& frame, const Unit& unit,
-                                     bool is_own) {
-  bool is_whole = max_columns <= kTeamTokens || unit.phase == Phase::combine ||
-                  frame.shared.lists[unit.list].count <= kTeamTokens;
-  return {is_whole || is_own ? 0 : kTeamTokens, is_whole};
-}
-
-template <int32_t dtype, int32_t rows, int32_t max_columns>
+template <int32_t dtype, typename Shape>
 __device__ inline void run_product_unit(const Frame& frame, RingCursor& ring,
-                                        Turn& turn, const Work& work) {
-  if (work.is_own || !work.share.is_whole)
-    choose_product<dtype, rows, max_columns>(frame, ring, turn, work);
+                                        Turn& turn, const Work& work,
+                                        bool is_own) {
+  if (is_own)
+    choose_product<dtype, Shape>(frame, ring, turn, work);
   else
-    skip_unit<rows>(frame, ring, work.unit);
+    skip_unit<Shape>(frame, ring, work.unit);
 }
 
 template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 __device__ inline void run_units(const Frame& frame) {
+  using GateUp = TeamShape<rows, max_columns>;
+  using Down = TeamShape<down_rows, max_columns>;
   QueueCursor queue;
   RingCursor ring;
   Turn turn(frame.shared);
   int32_t team = 0;
   while (true) {
-    Work work = {{}, queue.slot, queue.parity, team == own_team(), {0, true}};
+    Work work = {{}, queue.slot, queue.parity};
     int32_t index = pop_unit(frame.shared.queue, queue);
     if (index == kNoUnit) return;
     work.unit = frame.unit_at(index);
     bool is_combine = work.unit.phase == Phase::combine;
-    work.share = share_of<max_columns>(frame, work.unit, work.is_own);
+    bool is_own = GateUp::kSharesUnits || team == own_team();
     if (has_height<rows, down_rows>(work.unit))
-      run_product_unit<dtype, rows, max_columns>(frame, ring, turn, work);
+      run_product_unit<dtype, GateUp>(frame, ring, turn, work, is_own);
     else if (!is_combine)
-      run_product_unit<dtype, down_rows, max_columns>(frame, ring, turn, work);
-    if (!work.share.is_whole) meet_teams();
-    if (work.is_own) report_stored(frame.shared.queue, work.slot);
+      run_product_unit<dtype, Down>(frame, ring, turn, work, is_own);
+    if (is_own) report_stored(frame.shared.queue, work.slot);
     if (is_combine && frame.is_shared_combine(index))
       run_combine<down_rows>(frame, work.unit,
                              kFinishWarps + threadIdx.x / kWarpThreads,

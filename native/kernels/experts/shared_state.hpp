@@ -62,6 +62,7 @@ struct SharedState {
   ExpertList lists[kMaxLists];
   uint16_t list_begin[kMaxLocalExperts];
   int32_t num_lists;
+  int32_t num_spread_lists;
   uint32_t epoch;
   int32_t is_last;
   uint32_t peaks[2][kFinishWarps];
@@ -91,6 +92,7 @@ template <int32_t rows>
 struct StageShape {
   static_assert(rows == kSmallGateUpRows || rows == kSmallDownRows ||
                 rows == kTileRows);
+  static constexpr int32_t kRows = rows;
   static constexpr int32_t kTiles = kTileRows / rows;
   static constexpr int32_t kTileBytesOfUnit = rows * kTileRowBytes;
   static constexpr int32_t kRowBlocks =
@@ -101,6 +103,20 @@ struct StageShape {
   }
   __host__ __device__ static constexpr int32_t stages(int32_t num_tiles) {
     return (num_tiles + kTiles - 1) / kTiles;
+  }
+};
+
+template <int32_t rows, int32_t max_columns>
+struct TeamShape : StageShape<rows> {
+  static constexpr int32_t kMaxColumns = max_columns;
+  static constexpr bool kSharesUnits = max_columns > kFewColumns;
+  static constexpr int32_t kBlocks =
+      StageShape<rows>::kRowBlocks / (kSharesUnits ? kTeams : 1);
+  static constexpr int32_t kTokenBytes = max_columns * kTileRowBytes;
+  static_assert(kBlocks > 0);
+
+  __device__ static int32_t first_block() {
+    return kSharesUnits ? own_team() * kBlocks : 0;
   }
 };
 
@@ -137,7 +153,18 @@ struct Frame {
   __device__ Unit unit_at(int32_t index) const {
     int32_t down = index - num_gate_up_units();
     if (down >= 0) return down_or_combine_at(down);
+    return gate_up_at(index);
+  }
+  __device__ Unit gate_up_at(int32_t index) const {
     int32_t tiles = p.gate_up.num_row_units;
+    int32_t spread = shared.num_spread_lists;
+    if (list_tokens > kFewColumns && spread > 0) {
+      int32_t period = max(shared.num_lists / 2, spread);
+      int32_t row = index / period;
+      int32_t list = index % period;
+      if (row < tiles && list < spread) return {Phase::gate_up, list, row, 0};
+      index += spread * max(tiles - 1 - row, 0);
+    }
     return {Phase::gate_up, index / tiles, index % tiles, 0};
   }
   __device__ Unit down_or_combine_at(int32_t index) const {
@@ -166,28 +193,8 @@ __device__ inline const StreamedMatrix& matrix_of(const Frame& frame,
   return unit.phase == Phase::down ? frame.p.down : frame.p.gate_up;
 }
 
-struct TeamShare {
-  int32_t first_token;
-  bool is_whole;
-
-  __device__ uint32_t arrivals() const { return is_whole ? kTeams : 1; }
-
-  __device__ ExpertList of(const ExpertList& list) const {
-    if (is_whole) return list;
-    ExpertList own = list;
-    own.begin += static_cast<uint16_t>(first_token);
-    own.count = static_cast<uint16_t>(
-        first_token == 0 ? kTeamTokens : list.count - first_token);
-    return own;
-  }
-};
-
 __device__ inline void meet_finish_warps() {
   asm volatile("bar.sync 3, %0;" ::"n"(kFinishThreads) : "memory");
-}
-
-__device__ inline void meet_teams() {
-  asm volatile("bar.sync 4, %0;" ::"n"(kProductThreads) : "memory");
 }
 
 class Turn {
@@ -223,10 +230,12 @@ struct QueueCursor {
   }
 };
 
-__device__ inline void init_slot(UnitQueue& queue, int32_t slot) {
+__device__ inline void init_slot(UnitQueue& queue, int32_t slot,
+                                 int32_t num_storing_warps) {
   ptx::barrier_init(&queue.full[slot], 1);
   ptx::barrier_init(&queue.empty[slot], kProductWarps + 1 + kFinishWarps);
-  ptx::barrier_init(&queue.stored[slot], kTeamWarps * ptx::kWarpArrivals);
+  ptx::barrier_init(&queue.stored[slot],
+                    num_storing_warps * ptx::kWarpArrivals);
   ptx::barrier_init(&queue.scaled[slot], ptx::kWarpArrivals);
 }
 

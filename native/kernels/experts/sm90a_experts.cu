@@ -21,7 +21,8 @@ constexpr int32_t kFewestBandTokens = 33;
 constexpr int32_t kFewUnitsEach = 4;
 constexpr int32_t kNarrowTiles = 4;
 
-__device__ void init_barriers(SharedState& shared, int32_t num_stages) {
+__device__ void init_barriers(SharedState& shared, int32_t num_stages,
+                              int32_t num_storing_warps) {
   if (threadIdx.x % kWarpThreads != 0) return;
   int32_t warp = threadIdx.x / kWarpThreads;
   for (int32_t stage = warp; stage < num_stages; stage += kNumWarps) {
@@ -29,7 +30,7 @@ __device__ void init_barriers(SharedState& shared, int32_t num_stages) {
     ptx::barrier_init(&shared.ring.empty[stage], kProductWarps);
   }
   for (int32_t slot = warp; slot < kQueueUnits; slot += kNumWarps)
-    init_slot(shared.queue, slot);
+    init_slot(shared.queue, slot, num_storing_warps);
   if (warp < kTeams) ptx::barrier_init(&shared.turn[warp], kTeamWarps);
   ptx::barrier_init_fence();
 }
@@ -57,7 +58,9 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
                  order,   {memory, &shared.ring, p.num_stages, kStageBytes},
                  nullptr, max_columns};
   ptx::let_successor_start();
-  init_barriers(shared, p.num_stages);
+  init_barriers(
+      shared, p.num_stages,
+      TeamShape<rows, max_columns>::kSharesUnits ? kProductWarps : kTeamWarps);
   if constexpr (dtype == GLM_DTYPE_F8_E4M3)
     if (threadIdx.x == kWeightWarp * kWarpThreads) prefetch_shared_expert(p);
   begin_lists(frame);
