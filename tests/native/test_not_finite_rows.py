@@ -1,0 +1,42 @@
+"""Rows of experts that are NaN, infinite or zero: they change no bit of another row."""
+
+import numpy as np
+import pytest
+
+from tests.native import calls as op
+from tests.native.expert_rows import problem
+from tools.bindings.backend import BF16, F32, FP8
+
+DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
+SHAPES = {"small": (3, 13, 7, 2), "tiles": (5, 256, 128, 3), "wide": (2, 64, 2112, 1)}
+COUNTS = (4, 8, 16, 40, 70, 400)
+ROWS = {0: np.nan, 1: np.inf, 2: 0.0}
+
+
+def with_rows(device, values: np.ndarray, dtype: int):
+    """The values with ROWS in the place of its first rows, as the operation is given them."""
+    spoilt = values.copy()
+    for row, value in ROWS.items():
+        spoilt[row, :: 2 if np.isinf(value) else 1] = value
+    if dtype != FP8:
+        return spoilt
+    given = op.quantise(device, values)
+    codes, scale = given.codes.copy(), given.scale.copy()
+    for row, value in ROWS.items():
+        scale[row] = value
+    codes[2] = 0
+    return op.Quantised(codes, scale)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_they_touch_no_other_row(device, shape, dtype, count):
+    stack, values, given, ids, weights = problem(device, count, *shape, dtype)
+    sound = op.experts(device, stack, given, ids, weights)
+    spoilt = op.experts(device, stack, with_rows(device, values, dtype), ids, weights)
+    assert not np.isfinite(spoilt[0]).any()
+    assert not np.isfinite(spoilt[1]).all()
+    np.testing.assert_array_equal(spoilt[2], np.zeros(shape[1]))
+    np.testing.assert_array_equal(spoilt[len(ROWS) :], sound[len(ROWS) :])
+    assert np.isfinite(sound).all()
