@@ -54,7 +54,7 @@ __device__ inline void finish_unit(const Frame& frame, const Unit& unit,
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void finish_units(const Frame& frame) {
-  QueueCursor cursor;
+  ptx::RingCursor cursor;
   UnitQueue& queue = frame.shared.queue;
   int32_t thread = threadIdx.x - kFinishWarp * kWarpThreads;
   int32_t reporter = 0;
@@ -66,7 +66,7 @@ __device__ inline void finish_units(const Frame& frame) {
     bool is_own = !is_down || reporter == thread / kWarpThreads;
     if (is_down) reporter = (reporter + 1) % kFinishWarps;
     if (is_own) {
-      ptx::barrier_wait(&queue.stored[cursor.slot], cursor.parity);
+      ptx::barrier_wait(&queue.stored[cursor.stage], cursor.parity);
       if (!is_down)
         finish_unit<dtype, rows, max_columns>(frame, unit, index, thread);
       else if (thread % kWarpThreads == 0)

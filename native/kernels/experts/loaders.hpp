@@ -10,8 +10,6 @@
 
 namespace glm::kernels::mixture {
 
-using stream::RingCursor;
-
 __device__ inline const uint8_t* unit_weights(const StreamedMatrix& matrix,
                                               int32_t expert, int32_t row) {
   return matrix.data + expert * matrix.stride +
@@ -49,11 +47,11 @@ class Flight {
 
  private:
   int32_t room_;
-  RingCursor oldest_;
+  ptx::RingCursor oldest_;
 };
 
 template <int32_t rows>
-__device__ inline void stream_unit(const Frame& frame, RingCursor& cursor,
+__device__ inline void stream_unit(const Frame& frame, ptx::RingCursor& cursor,
                                    Flight& flight, const Unit& unit) {
   using Shape = StageShape<rows>;
   const StreamedMatrix& matrix = matrix_of(frame, unit);
@@ -85,8 +83,8 @@ __device__ inline void close_epoch(const Frame& frame, uint32_t epoch) {
 
 template <int32_t rows, int32_t down_rows>
 __device__ inline void stream_weights(const Frame& frame, uint32_t epoch) {
-  QueueCursor queue;
-  RingCursor ring;
+  ptx::RingCursor queue;
+  ptx::RingCursor ring;
   Flight flight(frame.p.num_in_flight);
   int32_t num_units = frame.num_units();
   int32_t index = blockIdx.x;
@@ -143,7 +141,7 @@ struct LaneRows {
 };
 
 template <int32_t rows, int32_t max_columns>
-__device__ inline void load_stages(const Frame& frame, RingCursor& cursor,
+__device__ inline void load_stages(const Frame& frame, ptx::RingCursor& cursor,
                                    const TokenSource& tokens,
                                    const LaneRows<max_columns>& lanes,
                                    int32_t count, int32_t num_tiles) {
@@ -199,7 +197,8 @@ __device__ inline float list_scale(const Frame& frame, const Unit& unit,
 }
 
 template <int32_t rows, int32_t max_columns>
-__device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
+__device__ inline void load_unit_tokens(const Frame& frame,
+                                        ptx::RingCursor& cursor,
                                         EncodedLists& encoded, const Unit& unit,
                                         float* scales) {
   int32_t lane = threadIdx.x % kWarpThreads;
@@ -216,12 +215,12 @@ __device__ inline void load_unit_tokens(const Frame& frame, RingCursor& cursor,
 
 template <int32_t rows, int32_t down_rows, int32_t max_columns>
 __device__ inline void load_tokens(const Frame& frame) {
-  QueueCursor cursor;
-  RingCursor ring;
+  ptx::RingCursor cursor;
+  ptx::RingCursor ring;
   EncodedLists encoded;
   UnitQueue& queue = frame.shared.queue;
   while (true) {
-    int32_t slot = cursor.slot;
+    int32_t slot = cursor.stage;
     int32_t index = pop_unit(queue, cursor);
     if (index == kNoUnit) break;
     Unit unit = frame.unit_at(index);

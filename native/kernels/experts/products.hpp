@@ -131,7 +131,7 @@ struct Work {
 };
 
 template <int32_t dtype, typename Shape, int32_t columns>
-__device__ inline void run_product(const Frame& frame, RingCursor& ring,
+__device__ inline void run_product(const Frame& frame, ptx::RingCursor& ring,
                                    Turn& turn, const Work& work) {
   float sum[Shape::kBlocks][columns / 2];
   UnitQueue& queue = frame.shared.queue;
@@ -148,7 +148,7 @@ __device__ inline void run_product(const Frame& frame, RingCursor& ring,
 }
 
 template <int32_t dtype, typename Shape>
-__device__ inline void choose_product(const Frame& frame, RingCursor& ring,
+__device__ inline void choose_product(const Frame& frame, ptx::RingCursor& ring,
                                       Turn& turn, const Work& work) {
   int32_t count = frame.shared.lists[work.unit.list].count;
   if constexpr (Shape::kMaxColumns > 16)
@@ -161,7 +161,7 @@ __device__ inline void choose_product(const Frame& frame, RingCursor& ring,
 }
 
 template <typename Shape>
-__device__ inline void skip_unit(const Frame& frame, RingCursor& ring,
+__device__ inline void skip_unit(const Frame& frame, ptx::RingCursor& ring,
                                  const Unit& unit) {
   skip_stages(frame.ring, ring,
               Shape::stages(matrix_of(frame, unit).num_column_tiles));
@@ -172,9 +172,9 @@ __device__ inline void report_stored(UnitQueue& queue, int32_t slot) {
 }
 
 template <int32_t dtype, typename Shape>
-__device__ inline void run_product_unit(const Frame& frame, RingCursor& ring,
-                                        Turn& turn, const Work& work,
-                                        bool is_own) {
+__device__ inline void run_product_unit(const Frame& frame,
+                                        ptx::RingCursor& ring, Turn& turn,
+                                        const Work& work, bool is_own) {
   if (is_own)
     choose_product<dtype, Shape>(frame, ring, turn, work);
   else
@@ -185,12 +185,12 @@ template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 __device__ inline void run_units(const Frame& frame) {
   using GateUp = TeamShape<rows, max_columns>;
   using Down = TeamShape<down_rows, max_columns>;
-  QueueCursor queue;
-  RingCursor ring;
+  ptx::RingCursor queue;
+  ptx::RingCursor ring;
   Turn turn(frame.shared);
   int32_t team = 0;
   while (true) {
-    Work work = {{}, queue.slot, queue.parity};
+    Work work = {{}, queue.stage, queue.parity};
     int32_t index = pop_unit(frame.shared.queue, queue);
     if (index == kNoUnit) return;
     work.unit = frame.unit_at(index);

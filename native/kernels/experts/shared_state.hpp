@@ -5,8 +5,8 @@
 
 #include "native/kernels/experts/parameters.hpp"
 #include "native/kernels/stream/product_args.hpp"
-#include "native/kernels/stream/ring_cursor.hpp"
 #include "native/ptx/mbarrier.hpp"
+#include "native/ptx/ring_cursor.hpp"
 #include "native/ptx/warp_arrival.hpp"
 
 namespace glm::kernels::mixture {
@@ -218,18 +218,6 @@ class Turn {
   uint32_t parity_;
 };
 
-struct QueueCursor {
-  int32_t slot = 0;
-  uint32_t parity = 0;
-
-  __device__ void advance() {
-    if (++slot == kQueueUnits) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 __device__ inline void init_slot(UnitQueue& queue, int32_t slot,
                                  int32_t num_storing_warps) {
   ptx::barrier_init(&queue.full[slot], 1);
@@ -239,30 +227,30 @@ __device__ inline void init_slot(UnitQueue& queue, int32_t slot,
   ptx::barrier_init(&queue.scaled[slot], ptx::kWarpArrivals);
 }
 
-__device__ inline void push_unit(UnitQueue& queue, QueueCursor& cursor,
+__device__ inline void push_unit(UnitQueue& queue, ptx::RingCursor& cursor,
                                  int32_t unit) {
-  ptx::barrier_wait(&queue.empty[cursor.slot], cursor.parity ^ 1);
-  queue.unit[cursor.slot] = unit;
-  ptx::barrier_arrive(&queue.full[cursor.slot]);
-  cursor.advance();
+  ptx::barrier_wait(&queue.empty[cursor.stage], cursor.parity ^ 1);
+  queue.unit[cursor.stage] = unit;
+  ptx::barrier_arrive(&queue.full[cursor.stage]);
+  cursor.advance(kQueueUnits);
 }
 
 __device__ inline int32_t read_unit(UnitQueue& queue,
-                                    const QueueCursor& cursor) {
-  ptx::barrier_wait(&queue.full[cursor.slot], cursor.parity);
+                                    const ptx::RingCursor& cursor) {
+  ptx::barrier_wait(&queue.full[cursor.stage], cursor.parity);
   int32_t unit = 0;
-  if (threadIdx.x % kWarpThreads == 0) unit = queue.unit[cursor.slot];
+  if (threadIdx.x % kWarpThreads == 0) unit = queue.unit[cursor.stage];
   return __shfl_sync(kWholeWarp, unit, 0);
 }
 
-__device__ inline void release_unit(UnitQueue& queue, QueueCursor& cursor) {
+__device__ inline void release_unit(UnitQueue& queue, ptx::RingCursor& cursor) {
   __syncwarp();
   if (threadIdx.x % kWarpThreads == 0)
-    ptx::barrier_arrive(&queue.empty[cursor.slot]);
-  cursor.advance();
+    ptx::barrier_arrive(&queue.empty[cursor.stage]);
+  cursor.advance(kQueueUnits);
 }
 
-__device__ inline int32_t pop_unit(UnitQueue& queue, QueueCursor& cursor) {
+__device__ inline int32_t pop_unit(UnitQueue& queue, ptx::RingCursor& cursor) {
   int32_t unit = read_unit(queue, cursor);
   release_unit(queue, cursor);
   return unit;

@@ -8,10 +8,8 @@
 
 namespace glm::kernels::mixture {
 
-using stream::RingCursor;
-
-__device__ inline void skip_stages(const TileRing& ring, RingCursor& cursor,
-                                   int32_t count) {
+__device__ inline void skip_stages(const TileRing& ring,
+                                   ptx::RingCursor& cursor, int32_t count) {
   int32_t stage = cursor.stage + count;
   cursor.parity ^= stage / ring.num_stages & 1;
   cursor.stage = stage % ring.num_stages;
@@ -119,7 +117,7 @@ __device__ inline void add_stage(float (&sum)[Shape::kBlocks][columns / 2],
 
 template <int32_t dtype, typename Shape, int32_t columns>
 __device__ inline void multiply_unit(
-    const Frame& frame, RingCursor& cursor, int32_t num_tiles,
+    const Frame& frame, ptx::RingCursor& cursor, int32_t num_tiles,
     float (&sum)[Shape::kBlocks][columns / 2]) {
   constexpr int32_t kTiles = Shape::kTiles;
 #pragma unroll

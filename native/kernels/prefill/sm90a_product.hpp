@@ -11,6 +11,7 @@
 #include "native/ptx/bulk_copy.hpp"
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
+#include "native/ptx/ring_cursor.hpp"
 #include "native/ptx/tensor_copy.hpp"
 #include "native/ptx/warp_arrival.hpp"
 #include "native/ptx/wgmma_bf16.hpp"
@@ -20,6 +21,7 @@ namespace glm::kernels::prefill {
 
 constexpr int32_t kRingBytes = 200 * 1024;
 constexpr int32_t kMaxStages = 6;
+constexpr int32_t kPreparedTiles = 2;
 constexpr int32_t kNumThreads = kNumConsumers + 128;
 constexpr int32_t kConsumerRegisters = 224;
 constexpr int32_t kProducerRegisters = 56;
@@ -37,32 +39,25 @@ __device__ inline int32_t width_of(int32_t num_tokens) {
 struct Shared {
   uint8_t stages[kRingBytes];
   uint8_t staging[2][2][kStagingBytes];
-  Prepared prepared[2];
+  Prepared prepared[kPreparedTiles];
   uint64_t full[kMaxStages];
   uint64_t empty[kMaxStages];
-  uint64_t prepared_full[2];
-  uint64_t prepared_empty[2];
+  uint64_t prepared_full[kPreparedTiles];
+  uint64_t prepared_empty[kPreparedTiles];
 };
 
-class Ring {
+class Ring : public ptx::RingCursor {
  public:
   __device__ explicit Ring(const Product& product)
       : stage_bytes_(kTileBytes +
                      width_of(product.tile_tokens) * kTileRowBytes),
         num_stages_(min(kMaxStages, kRingBytes / stage_bytes_)) {}
 
-  __device__ void advance() {
-    if (++stage != num_stages_) return;
-    stage = 0;
-    parity ^= 1;
-  }
+  __device__ void advance() { RingCursor::advance(num_stages_); }
 
   __device__ uint8_t* memory(Shared& shared) const {
     return shared.stages + stage * stage_bytes_;
   }
-
-  int32_t stage = 0;
-  uint32_t parity = 0;
 
  private:
   int32_t stage_bytes_;
@@ -347,7 +342,7 @@ __device__ inline void init_barriers(Shared& shared) {
     ptx::barrier_init(&shared.full[stage], 1);
     ptx::barrier_init(&shared.empty[stage], 2 * kClusterSize);
   }
-  for (int32_t slot = 0; slot < 2; ++slot) {
+  for (int32_t slot = 0; slot < kPreparedTiles; ++slot) {
     ptx::barrier_init(&shared.prepared_full[slot], ptx::kWarpArrivals);
     ptx::barrier_init(&shared.prepared_empty[slot], kNumConsumers);
   }

@@ -7,6 +7,7 @@
 #include "native/kernels/route/token_rows.hpp"
 #include "native/ptx/bulk_copy.hpp"
 #include "native/ptx/mbarrier.hpp"
+#include "native/ptx/ring_cursor.hpp"
 #include "native/ptx/warp_arrival.hpp"
 
 namespace glm::kernels::routing {
@@ -15,17 +16,6 @@ struct Barriers {
   uint64_t full[kMaxStages];
   uint64_t empty[kMaxStages];
   uint64_t received;
-};
-
-struct RingPlace {
-  int32_t stage = 0;
-  uint32_t parity = 0;
-
-  __device__ void advance(int32_t num_stages) {
-    if (++stage != num_stages) return;
-    stage = 0;
-    parity ^= 1;
-  }
 };
 
 __device__ inline void init_barriers(const RouteParameters& p,
@@ -71,7 +61,7 @@ __device__ inline void fill_ring(const RouteParameters& p, const Slice& slice,
 __device__ inline void refill_ring(const RouteParameters& p, const Slice& slice,
                                    const SharedPlan& plan, uint8_t* slabs,
                                    Barriers& barriers) {
-  RingPlace place;
+  ptx::RingCursor place;
   for (int32_t column = slice.begin + p.num_stages; column < slice.end;
        ++column) {
     ptx::barrier_wait(&barriers.empty[place.stage], place.parity);

@@ -6,6 +6,7 @@
 #include "native/kernels/stream/product_stage.hpp"
 #include "native/kernels/stream/tile_product.hpp"
 #include "native/ptx/mbarrier.hpp"
+#include "native/ptx/ring_cursor.hpp"
 
 namespace glm::kernels::stream {
 
@@ -86,7 +87,7 @@ class ProductMultiplier {
 
   __device__ void multiply_flanked(Total& total, Flank& flank,
                                    int32_t flank_token) {
-    RingCursor done = ring_;
+    ptx::RingCursor done = ring_;
     ptx::hold(total);
     ptx::hold(flank);
 #pragma unroll 1
@@ -192,7 +193,7 @@ class ProductMultiplier {
   }
 
   template <int32_t pending>
-  __device__ void end_tile(Total& total, Total& part, RingCursor& done) {
+  __device__ void end_tile(Total& total, Total& part, ptx::RingCursor& done) {
     ptx::wgmma_wait<pending>();
     ptx::hold(part);
     release_stage(done);
@@ -217,7 +218,7 @@ class ProductMultiplier {
 
   template <int32_t count>
   __device__ void multiply_batch(Total& total) {
-    RingCursor done = ring_;
+    ptx::RingCursor done = ring_;
     Total parts[count];
     uint64_t weights_of[count];
     uint64_t tokens_of[count];
@@ -240,7 +241,7 @@ class ProductMultiplier {
   }
 
   __device__ void multiply_promoted(Total& total) {
-    RingCursor done = ring_;
+    ptx::RingCursor done = ring_;
     Total first;
     Total second;
     int32_t tile = 1;
@@ -304,7 +305,7 @@ class ProductMultiplier {
   }
 
   __device__ void multiply_in_place(Total& total) {
-    RingCursor done = ring_;
+    ptx::RingCursor done = ring_;
     ptx::hold(total);
 #pragma unroll 1
     for (int32_t tile = 0; tile < position_.num_tiles; ++tile) {
@@ -322,7 +323,7 @@ class ProductMultiplier {
     release_stage(done);
   }
 
-  __device__ void release_stage(RingCursor& done) {
+  __device__ void release_stage(ptx::RingCursor& done) {
     uint32_t empty = empty_ + done.stage * kBarrierBytes;
     done.advance(shape_.num_stages);
     if (is_elected_) ptx::barrier_arrive(empty);
@@ -338,7 +339,7 @@ class ProductMultiplier {
   bool is_elected_;
   uint32_t weights_;
   uint32_t tokens_;
-  RingCursor ring_;
+  ptx::RingCursor ring_;
 };
 
 }

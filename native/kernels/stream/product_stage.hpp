@@ -6,7 +6,6 @@
 #include "native/kernels/stream/part_exchange.hpp"
 #include "native/kernels/stream/product_args.hpp"
 #include "native/kernels/stream/product_plan.hpp"
-#include "native/kernels/stream/ring_cursor.hpp"
 #include "native/ptx/cluster.hpp"
 
 namespace glm::kernels::stream {

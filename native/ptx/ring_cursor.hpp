@@ -1,9 +1,9 @@
-#ifndef GLM_KERNELS_STREAM_RING_CURSOR_HPP
-#define GLM_KERNELS_STREAM_RING_CURSOR_HPP
+#ifndef GLM_PTX_RING_CURSOR_HPP
+#define GLM_PTX_RING_CURSOR_HPP
 
 #include <cstdint>
 
-namespace glm::kernels::stream {
+namespace glm::ptx {
 
 struct RingCursor {
   int32_t stage = 0;
