@@ -17,15 +17,14 @@ def with_rows(device, values: np.ndarray, dtype: int):
     """The values with ROWS in the place of its first rows, as the operation is given them."""
     spoilt = values.copy()
     for row, value in ROWS.items():
-        spoilt[row, :: 2 if np.isinf(value) else 1] = value
+        spoilt[row] = value
     if dtype != FP8:
         return spoilt
     given = op.quantise(device, values)
-    codes, scale = given.codes.copy(), given.scale.copy()
+    scale = given.scale.copy()
     for row, value in ROWS.items():
         scale[row] = value
-    codes[2] = 0
-    return op.Quantised(codes, scale)
+    return op.Quantised(given.codes, scale)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -35,8 +34,7 @@ def test_they_touch_no_other_row(device, shape, dtype, count):
     stack, values, given, ids, weights = problem(device, count, *shape, dtype)
     sound = op.experts(device, stack, given, ids, weights)
     spoilt = op.experts(device, stack, with_rows(device, values, dtype), ids, weights)
-    assert not np.isfinite(spoilt[0]).any()
-    assert not np.isfinite(spoilt[1]).all()
+    assert not np.isfinite(spoilt[:2]).any()
     np.testing.assert_array_equal(spoilt[2], np.zeros(shape[1]))
     np.testing.assert_array_equal(spoilt[len(ROWS) :], sound[len(ROWS) :])
     assert np.isfinite(sound).all()

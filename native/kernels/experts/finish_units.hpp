@@ -54,7 +54,7 @@ __device__ inline void finish_unit(const Frame& frame, const Unit& unit,
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void finish_units(const Frame& frame) {
-  ptx::RingCursor cursor;
+  products::RingCursor cursor;
   UnitQueue& queue = frame.shared.queue;
   int32_t thread = threadIdx.x - kFinishWarp * kWarpThreads;
   int32_t reporter = 0;

@@ -47,12 +47,13 @@ class Flight {
 
  private:
   int32_t room_;
-  ptx::RingCursor oldest_;
+  products::RingCursor oldest_;
 };
 
 template <int32_t rows>
-__device__ inline void stream_unit(const Frame& frame, ptx::RingCursor& cursor,
-                                   Flight& flight, const Unit& unit) {
+__device__ inline void stream_unit(const Frame& frame,
+                                   products::RingCursor& cursor, Flight& flight,
+                                   const Unit& unit) {
   using Shape = StageShape<rows>;
   const StreamedMatrix& matrix = matrix_of(frame, unit);
   const uint8_t* source = unit_weights(
@@ -83,8 +84,8 @@ __device__ inline void close_epoch(const Frame& frame, uint32_t epoch) {
 
 template <int32_t rows, int32_t down_rows>
 __device__ inline void stream_weights(const Frame& frame, uint32_t epoch) {
-  ptx::RingCursor queue;
-  ptx::RingCursor ring;
+  products::RingCursor queue;
+  products::RingCursor ring;
   Flight flight(frame.p.num_in_flight);
   int32_t num_units = frame.num_units();
   int32_t index = blockIdx.x;
@@ -141,7 +142,8 @@ struct LaneRows {
 };
 
 template <int32_t rows, int32_t max_columns>
-__device__ inline void load_stages(const Frame& frame, ptx::RingCursor& cursor,
+__device__ inline void load_stages(const Frame& frame,
+                                   products::RingCursor& cursor,
                                    const TokenSource& tokens,
                                    const LaneRows<max_columns>& lanes,
                                    int32_t count, int32_t num_tiles) {
@@ -198,7 +200,7 @@ __device__ inline float list_scale(const Frame& frame, const Unit& unit,
 
 template <int32_t rows, int32_t max_columns>
 __device__ inline void load_unit_tokens(const Frame& frame,
-                                        ptx::RingCursor& cursor,
+                                        products::RingCursor& cursor,
                                         EncodedLists& encoded, const Unit& unit,
                                         float* scales) {
   int32_t lane = threadIdx.x % kWarpThreads;
@@ -215,8 +217,8 @@ __device__ inline void load_unit_tokens(const Frame& frame,
 
 template <int32_t rows, int32_t down_rows, int32_t max_columns>
 __device__ inline void load_tokens(const Frame& frame) {
-  ptx::RingCursor cursor;
-  ptx::RingCursor ring;
+  products::RingCursor cursor;
+  products::RingCursor ring;
   EncodedLists encoded;
   UnitQueue& queue = frame.shared.queue;
   while (true) {

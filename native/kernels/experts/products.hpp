@@ -131,8 +131,9 @@ struct Work {
 };
 
 template <int32_t dtype, typename Shape, int32_t columns>
-__device__ inline void run_product(const Frame& frame, ptx::RingCursor& ring,
-                                   Turn& turn, const Work& work) {
+__device__ inline void run_product(const Frame& frame,
+                                   products::RingCursor& ring, Turn& turn,
+                                   const Work& work) {
   float sum[Shape::kBlocks][columns / 2];
   UnitQueue& queue = frame.shared.queue;
   ExpertList list = frame.shared.lists[work.unit.list];
@@ -148,8 +149,9 @@ __device__ inline void run_product(const Frame& frame, ptx::RingCursor& ring,
 }
 
 template <int32_t dtype, typename Shape>
-__device__ inline void choose_product(const Frame& frame, ptx::RingCursor& ring,
-                                      Turn& turn, const Work& work) {
+__device__ inline void choose_product(const Frame& frame,
+                                      products::RingCursor& ring, Turn& turn,
+                                      const Work& work) {
   int32_t count = frame.shared.lists[work.unit.list].count;
   if constexpr (Shape::kMaxColumns > 16)
     if (count > 16)
@@ -161,7 +163,7 @@ __device__ inline void choose_product(const Frame& frame, ptx::RingCursor& ring,
 }
 
 template <typename Shape>
-__device__ inline void skip_unit(const Frame& frame, ptx::RingCursor& ring,
+__device__ inline void skip_unit(const Frame& frame, products::RingCursor& ring,
                                  const Unit& unit) {
   skip_stages(frame.ring, ring,
               Shape::stages(matrix_of(frame, unit).num_column_tiles));
@@ -173,7 +175,7 @@ __device__ inline void report_stored(UnitQueue& queue, int32_t slot) {
 
 template <int32_t dtype, typename Shape>
 __device__ inline void run_product_unit(const Frame& frame,
-                                        ptx::RingCursor& ring, Turn& turn,
+                                        products::RingCursor& ring, Turn& turn,
                                         const Work& work, bool is_own) {
   if (is_own)
     choose_product<dtype, Shape>(frame, ring, turn, work);
@@ -185,8 +187,8 @@ template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 __device__ inline void run_units(const Frame& frame) {
   using GateUp = TeamShape<rows, max_columns>;
   using Down = TeamShape<down_rows, max_columns>;
-  ptx::RingCursor queue;
-  ptx::RingCursor ring;
+  products::RingCursor queue;
+  products::RingCursor ring;
   Turn turn(frame.shared);
   int32_t team = 0;
   while (true) {

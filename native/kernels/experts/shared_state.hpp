@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "native/kernels/experts/parameters.hpp"
+#include "native/kernels/products/ring_cursor.hpp"
 #include "native/kernels/stream/product_args.hpp"
 #include "native/ptx/mbarrier.hpp"
-#include "native/ptx/ring_cursor.hpp"
 #include "native/ptx/warp_arrival.hpp"
 
 namespace glm::kernels::mixture {
@@ -92,11 +92,8 @@ template <int32_t rows>
 struct StageShape {
   static_assert(rows == kSmallGateUpRows || rows == kSmallDownRows ||
                 rows == kTileRows);
-  static constexpr int32_t kRows = rows;
   static constexpr int32_t kTiles = kTileRows / rows;
   static constexpr int32_t kTileBytesOfUnit = rows * kTileRowBytes;
-  static constexpr int32_t kRowBlocks =
-      rows < stream::kWarpgroupRows ? 1 : rows / stream::kWarpgroupRows;
 
   __host__ __device__ static constexpr int32_t bytes(int32_t max_columns) {
     return kTileBytes + kTiles * max_columns * kTileRowBytes;
@@ -108,10 +105,14 @@ struct StageShape {
 
 template <int32_t rows, int32_t max_columns>
 struct TeamShape : StageShape<rows> {
-  static constexpr int32_t kMaxColumns = max_columns;
   static constexpr bool kSharesUnits = max_columns > kFewColumns;
-  static constexpr int32_t kBlocks =
-      StageShape<rows>::kRowBlocks / (kSharesUnits ? kTeams : 1);
+  static constexpr int32_t kTeamsOfUnit = kSharesUnits ? kTeams : 1;
+  static constexpr int32_t kStoringWarps = kTeamsOfUnit * kTeamWarps;
+  static constexpr int32_t kRows = rows;
+  static constexpr int32_t kRowBlocks =
+      rows < stream::kWarpgroupRows ? 1 : rows / stream::kWarpgroupRows;
+  static constexpr int32_t kBlocks = kRowBlocks / kTeamsOfUnit;
+  static constexpr int32_t kMaxColumns = max_columns;
   static constexpr int32_t kTokenBytes = max_columns * kTileRowBytes;
   static_assert(kBlocks > 0);
 
@@ -227,7 +228,7 @@ __device__ inline void init_slot(UnitQueue& queue, int32_t slot,
   ptx::barrier_init(&queue.scaled[slot], ptx::kWarpArrivals);
 }
 
-__device__ inline void push_unit(UnitQueue& queue, ptx::RingCursor& cursor,
+__device__ inline void push_unit(UnitQueue& queue, products::RingCursor& cursor,
                                  int32_t unit) {
   ptx::barrier_wait(&queue.empty[cursor.stage], cursor.parity ^ 1);
   queue.unit[cursor.stage] = unit;
@@ -236,21 +237,23 @@ __device__ inline void push_unit(UnitQueue& queue, ptx::RingCursor& cursor,
 }
 
 __device__ inline int32_t read_unit(UnitQueue& queue,
-                                    const ptx::RingCursor& cursor) {
+                                    const products::RingCursor& cursor) {
   ptx::barrier_wait(&queue.full[cursor.stage], cursor.parity);
   int32_t unit = 0;
   if (threadIdx.x % kWarpThreads == 0) unit = queue.unit[cursor.stage];
   return __shfl_sync(kWholeWarp, unit, 0);
 }
 
-__device__ inline void release_unit(UnitQueue& queue, ptx::RingCursor& cursor) {
+__device__ inline void release_unit(UnitQueue& queue,
+                                    products::RingCursor& cursor) {
   __syncwarp();
   if (threadIdx.x % kWarpThreads == 0)
     ptx::barrier_arrive(&queue.empty[cursor.stage]);
   cursor.advance(kQueueUnits);
 }
 
-__device__ inline int32_t pop_unit(UnitQueue& queue, ptx::RingCursor& cursor) {
+__device__ inline int32_t pop_unit(UnitQueue& queue,
+                                   products::RingCursor& cursor) {
   int32_t unit = read_unit(queue, cursor);
   release_unit(queue, cursor);
   return unit;

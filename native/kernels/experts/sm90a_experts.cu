@@ -58,9 +58,8 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
                  order,   {memory, &shared.ring, p.num_stages, kStageBytes},
                  nullptr, max_columns};
   ptx::let_successor_start();
-  init_barriers(
-      shared, p.num_stages,
-      TeamShape<rows, max_columns>::kSharesUnits ? kProductWarps : kTeamWarps);
+  init_barriers(shared, p.num_stages,
+                TeamShape<rows, max_columns>::kStoringWarps);
   if constexpr (dtype == GLM_DTYPE_F8_E4M3)
     if (threadIdx.x == kWeightWarp * kWarpThreads) prefetch_shared_expert(p);
   begin_lists(frame);

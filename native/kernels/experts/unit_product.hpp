@@ -9,7 +9,8 @@
 namespace glm::kernels::mixture {
 
 __device__ inline void skip_stages(const TileRing& ring,
-                                   ptx::RingCursor& cursor, int32_t count) {
+                                   products::RingCursor& cursor,
+                                   int32_t count) {
   int32_t stage = cursor.stage + count;
   cursor.parity ^= stage / ring.num_stages & 1;
   cursor.stage = stage % ring.num_stages;
@@ -117,7 +118,7 @@ __device__ inline void add_stage(float (&sum)[Shape::kBlocks][columns / 2],
 
 template <int32_t dtype, typename Shape, int32_t columns>
 __device__ inline void multiply_unit(
-    const Frame& frame, ptx::RingCursor& cursor, int32_t num_tiles,
+    const Frame& frame, products::RingCursor& cursor, int32_t num_tiles,
     float (&sum)[Shape::kBlocks][columns / 2]) {
   constexpr int32_t kTiles = Shape::kTiles;
 #pragma unroll
@@ -135,7 +136,7 @@ __device__ inline void multiply_unit(
         num_tiles - tile);
     if (threadIdx.x % kWarpThreads == 0)
       ptx::barrier_arrive(&frame.ring.barriers->empty[cursor.stage],
-                          Shape::kSharesUnits ? 1 : kTeams);
+                          kTeams / Shape::kTeamsOfUnit);
     cursor.advance(frame.ring.num_stages);
   }
 }

@@ -8,10 +8,10 @@
 #include "native/base/cuda.hpp"
 #include "native/kernels/prefill/sm90a_store.hpp"
 #include "native/kernels/prefill/sm90a_tiles.hpp"
+#include "native/kernels/products/ring_cursor.hpp"
 #include "native/ptx/bulk_copy.hpp"
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
-#include "native/ptx/ring_cursor.hpp"
 #include "native/ptx/tensor_copy.hpp"
 #include "native/ptx/warp_arrival.hpp"
 #include "native/ptx/wgmma_bf16.hpp"
@@ -46,7 +46,7 @@ struct Shared {
   uint64_t prepared_empty[kPreparedTiles];
 };
 
-class Ring : public ptx::RingCursor {
+class Ring : public products::RingCursor {
  public:
   __device__ explicit Ring(const Product& product)
       : stage_bytes_(kTileBytes +

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
+#include "native/kernels/products/ring_cursor.hpp"
 #include "native/kernels/route/parameters.hpp"
 #include "native/kernels/route/token_rows.hpp"
 #include "native/ptx/bulk_copy.hpp"
 #include "native/ptx/mbarrier.hpp"
-#include "native/ptx/ring_cursor.hpp"
 #include "native/ptx/warp_arrival.hpp"
 
 namespace glm::kernels::routing {
@@ -61,7 +61,7 @@ __device__ inline void fill_ring(const RouteParameters& p, const Slice& slice,
 __device__ inline void refill_ring(const RouteParameters& p, const Slice& slice,
                                    const SharedPlan& plan, uint8_t* slabs,
                                    Barriers& barriers) {
-  ptx::RingCursor place;
+  products::RingCursor place;
   for (int32_t column = slice.begin + p.num_stages; column < slice.end;
        ++column) {
     ptx::barrier_wait(&barriers.empty[place.stage], place.parity);

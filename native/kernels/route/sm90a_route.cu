@@ -80,7 +80,7 @@ __device__ void multiply_f32(const RouteParameters& p, const Slice& slice,
   int32_t lane = threadIdx.x % kWarpThreads;
   int32_t row = threadIdx.x / kWarpThreads * kFragmentExperts;
   uint32_t tokens = ptx::shared_address(room.tokens);
-  ptx::RingCursor place;
+  products::RingCursor place;
   for (int32_t i = 0; i < slice.count(); ++i) {
     ptx::barrier_wait(&room.barriers->full[place.stage], place.parity);
     add_f32_tile<token_blocks>(sums, room.slabs + place.stage * plan.slab_bytes,
@@ -96,7 +96,7 @@ __device__ Bf16Tile<token_blocks> next_bf16_tile(const RouteParameters& p,
                                                  const Slice& slice,
                                                  const SharedPlan& plan,
                                                  const Room& room, int32_t i,
-                                                 ptx::RingCursor& place) {
+                                                 products::RingCursor& place) {
   ptx::barrier_wait(&room.barriers->full[place.stage], place.parity);
   Bf16Tile<token_blocks> tile = load_bf16_tile<token_blocks>(
       ptx::shared_address(room.slabs) + place.stage * plan.slab_bytes,
@@ -113,7 +113,7 @@ __device__ void multiply_bf16(const RouteParameters& p, const Slice& slice,
                               const SharedPlan& plan, const Room& room,
                               Sums<token_blocks>& sums) {
   constexpr bool kLoadsAhead = token_blocks < kMaxTokenBlocks;
-  ptx::RingCursor place;
+  products::RingCursor place;
   auto next = [&](int32_t i) {
     return next_bf16_tile<token_blocks>(p, slice, plan, room, i, place);
   };

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
+#include "native/kernels/products/ring_cursor.hpp"
 #include "native/kernels/stream/product_stage.hpp"
 #include "native/kernels/stream/tile_product.hpp"
 #include "native/ptx/mbarrier.hpp"
-#include "native/ptx/ring_cursor.hpp"
 
 namespace glm::kernels::stream {
 
@@ -87,7 +87,7 @@ class ProductMultiplier {
 
   __device__ void multiply_flanked(Total& total, Flank& flank,
                                    int32_t flank_token) {
-    ptx::RingCursor done = ring_;
+    products::RingCursor done = ring_;
     ptx::hold(total);
     ptx::hold(flank);
 #pragma unroll 1
@@ -193,7 +193,8 @@ class ProductMultiplier {
   }
 
   template <int32_t pending>
-  __device__ void end_tile(Total& total, Total& part, ptx::RingCursor& done) {
+  __device__ void end_tile(Total& total, Total& part,
+                           products::RingCursor& done) {
     ptx::wgmma_wait<pending>();
     ptx::hold(part);
     release_stage(done);
@@ -218,7 +219,7 @@ class ProductMultiplier {
 
   template <int32_t count>
   __device__ void multiply_batch(Total& total) {
-    ptx::RingCursor done = ring_;
+    products::RingCursor done = ring_;
     Total parts[count];
     uint64_t weights_of[count];
     uint64_t tokens_of[count];
@@ -241,7 +242,7 @@ class ProductMultiplier {
   }
 
   __device__ void multiply_promoted(Total& total) {
-    ptx::RingCursor done = ring_;
+    products::RingCursor done = ring_;
     Total first;
     Total second;
     int32_t tile = 1;
@@ -305,7 +306,7 @@ class ProductMultiplier {
   }
 
   __device__ void multiply_in_place(Total& total) {
-    ptx::RingCursor done = ring_;
+    products::RingCursor done = ring_;
     ptx::hold(total);
 #pragma unroll 1
     for (int32_t tile = 0; tile < position_.num_tiles; ++tile) {
@@ -323,7 +324,7 @@ class ProductMultiplier {
     release_stage(done);
   }
 
-  __device__ void release_stage(ptx::RingCursor& done) {
+  __device__ void release_stage(products::RingCursor& done) {
     uint32_t empty = empty_ + done.stage * kBarrierBytes;
     done.advance(shape_.num_stages);
     if (is_elected_) ptx::barrier_arrive(empty);
@@ -339,7 +340,7 @@ class ProductMultiplier {
   bool is_elected_;
   uint32_t weights_;
   uint32_t tokens_;
-  ptx::RingCursor ring_;
+  products::RingCursor ring_;
 };
 
 }

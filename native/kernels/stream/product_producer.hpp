@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "native/kernels/layout.hpp"
+#include "native/kernels/products/ring_cursor.hpp"
 #include "native/kernels/stream/product_stage.hpp"
 #include "native/kernels/stream/token_tile.hpp"
 #include "native/ptx/bulk_copy.hpp"
 #include "native/ptx/mbarrier.hpp"
-#include "native/ptx/ring_cursor.hpp"
 #include "native/ptx/tensor_copy.hpp"
 
 namespace glm::kernels::stream {
@@ -19,7 +19,7 @@ struct PushCursor {
   int32_t unit;
   int32_t tile;
   const uint8_t* source;
-  ptx::RingCursor ring;
+  products::RingCursor ring;
 };
 
 template <typename Layout>
@@ -176,7 +176,7 @@ class ProductProducer {
     int32_t tile = index - round * position_.num_tiles;
     int32_t unit = position_.first_unit + round * position_.unit_step;
     bool is_second = index >= shape_.num_stages;
-    ptx::RingCursor ring{is_second ? 0 : index, is_second ? 1u : 0u};
+    products::RingCursor ring{is_second ? 0 : index, is_second ? 1u : 0u};
     return {unit, tile, source_.of(unit) + int64_t{tile} * kTileBytes, ring};
   }
 

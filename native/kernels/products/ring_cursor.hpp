@@ -1,9 +1,9 @@
-#ifndef GLM_PTX_RING_CURSOR_HPP
-#define GLM_PTX_RING_CURSOR_HPP
+#ifndef GLM_KERNELS_PRODUCTS_RING_CURSOR_HPP
+#define GLM_KERNELS_PRODUCTS_RING_CURSOR_HPP
 
 #include <cstdint>
 
-namespace glm::ptx {
+namespace glm::kernels::products {
 
 struct RingCursor {
   int32_t stage = 0;
