@@ -19,7 +19,7 @@ from tests.native.test_graphs import capture
 from tools.bindings.backend import BackendError, address, constants, structs
 
 WIDTH = 5120
-ROWS = (1, 2, 7, 23, 24, 63, 64, 129, 300, 600, 2058, 2100)
+ROWS = (1, 2, 7, 23, 24, 31, 32, 129, 300, 600, 2058, 2100)
 NUM_TURNS = 400
 PER_GRAPH = 3
 MOST_SECONDS = 5

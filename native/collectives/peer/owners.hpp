@@ -11,7 +11,7 @@ struct OwnedRows {
 };
 
 constexpr int32_t kNever = INT32_MAX;
-constexpr OwnedRows kOwnedRows[] = {{2, kNever}, {4, 64}, {8, 24}};
+constexpr OwnedRows kOwnedRows[] = {{2, kNever}, {4, 32}, {8, 24}};
 
 constexpr int32_t rows_of_owners(int32_t world_size) {
   for (const OwnedRows& each : kOwnedRows)
@@ -34,6 +34,12 @@ constexpr bool every_rank_owns_a_row() {
 }
 
 static_assert(every_rank_owns_a_row());
+
+constexpr uint32_t blocks_that_share_owned_rows(uint32_t num_blocks,
+                                                uint32_t num_rows) {
+  return num_rows > num_blocks && num_blocks % 2 == 0 ? num_blocks - 1
+                                                      : num_blocks;
+}
 
 template <int32_t world_size>
 constexpr bool kMayHaveOwners = may_have_owners(world_size);
