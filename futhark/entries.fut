@@ -124,7 +124,6 @@ entry experts_fp8 [tokens]
                   [initial_rows]
                   (begin: i64)
                   (experts: i64)
-                  (shared: i64)
                   (width: i64)
                   (codes: [tokens][hidden]u8)
                   (row_scale: [tokens]f32)
@@ -146,7 +145,7 @@ entry experts_fp8 [tokens]
                      width
                      values
                      scale
-                     (local_ids begin experts shared expert_ids)
+                     (local_ids begin expert_ids)
                      expert_weights
                      (stack (2 * width) gate_up gate_up_stride gate_up_scale gate_up_scale_stride)
                      (stack hidden down down_stride down_scale down_scale_stride)
@@ -155,7 +154,6 @@ entry experts_fp8 [tokens]
 entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows]
                    (begin: i64)
                    (experts: i64)
-                   (shared: i64)
                    (width: i64)
                    (input: [tokens][hidden]f32)
                    (expert_ids: [tokens][top_k]i32)
@@ -172,7 +170,7 @@ entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial
                       width
                       values
                       scale
-                      (local_ids begin experts shared expert_ids)
+                      (local_ids begin expert_ids)
                       expert_weights
                       (stack (2 * width) gate_up gate_up_stride [] 0)
                       (stack hidden down down_stride [] 0)
@@ -181,7 +179,6 @@ entry experts_bf16 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial
 entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_rows]
                   (begin: i64)
                   (experts: i64)
-                  (shared: i64)
                   (width: i64)
                   (input: [tokens][hidden]f32)
                   (expert_ids: [tokens][top_k]i32)
@@ -198,7 +195,7 @@ entry experts_f32 [tokens] [hidden] [top_k] [gate_up_size] [down_size] [initial_
                      width
                      values
                      scale
-                     (local_ids begin experts shared expert_ids)
+                     (local_ids begin expert_ids)
                      expert_weights
                      (stack (2 * width) gate_up gate_up_stride [] 0)
                      (stack hidden down down_stride [] 0)

@@ -80,15 +80,8 @@ def stack 't [weights] [scales]
 
 def local_ids [tokens] [top_k]
               (begin: i64)
-              (experts: i64)
-              (shared: i64)
               (expert_ids: [tokens][top_k]i32) : [tokens][top_k]i64 =
-  let routed = if shared < 0 then experts else experts - 1
-  let index id =
-    if is_local routed (id - begin)
-    then id - begin
-    else if shared >= 0 && id == shared then experts - 1 else -1
-  in map (map (\expert -> index (i64.i32 expert))) expert_ids
+  map (map (\id -> i64.i32 id - begin)) expert_ids
 
 #[inline]
 def scale_of 't [weights] [scales] (matrices: stacked t [weights] [scales]) (expert: i64) : []f32 =

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "glm/backend.h"
+#include "native/base/local_experts.hpp"
 
 namespace glm::kernels {
 
@@ -14,6 +15,8 @@ struct LocalExperts {
   int32_t num_routed = 0;
   int32_t shared_id = -1;
   int32_t shared_index = -1;
+
+  int32_t count() const { return num_routed + (shared_id < 0 ? 0 : 1); }
 
   __host__ __device__ int32_t index_of(int32_t id) const {
     const int32_t index = id - begin;
@@ -30,10 +33,10 @@ struct LocalExperts {
 };
 
 inline LocalExperts local_experts(const glm_experts_args& args) {
-  if (args.shared_expert_id < 0)
-    return {args.expert_begin, args.num_local_experts, -1, -1};
-  const int32_t last = args.num_local_experts - 1;
-  return {args.expert_begin, last, args.shared_expert_id, last};
+  const bool has_shared = has_shared_expert(args);
+  return {args.expert_begin, args.num_local_experts,
+          has_shared ? args.shared_expert_id : -1,
+          has_shared ? args.num_local_experts : -1};
 }
 
 }

@@ -92,28 +92,11 @@ local terra assign_mlp(self : &Layout, at : &Cursor, layer : int32, weights : &L
   return at:matrix(&weights.down, @self.types:at(layer, slot.down), C.GLM_MATRIX_LINEAR, hidden, width, false)
 end
 
-terra Cursor:shifted(matrix : C.glm_matrix, index : int64, stride : int64, scale_stride : int64) : C.glm_matrix
-  matrix.data = [&int8](matrix.data) + index * stride
-  if matrix.row_scale ~= nil then
-    matrix.row_scale = [&float]([&int8](matrix.row_scale) + index * scale_stride)
-  end
-  return matrix
-end
-
-local terra bind_merged(at : &Cursor, count : int32, weights : &LayerWeights)
-  weights.gate_up = at:shifted(weights.experts_gate_up, count, weights.experts_gate_up_stride, weights.experts_gate_up_scale_stride)
-  weights.down = at:shifted(weights.experts_down, count, weights.experts_down_stride, weights.experts_down_scale_stride)
-end
-
 local terra assign_experts(self : &Layout, at : &Cursor, layer : int32, weights : &LayerWeights) : int32
   var hidden, width, count = self.config.hidden_size, self:local_expert_width(), self:num_local_experts()
   status.try(at:matrix(&weights.router, @self.types:at(layer, slot.router), C.GLM_MATRIX_LINEAR, self.config.num_experts, hidden, false))
   weights.selection_bias = at:vector(self.config.num_experts)
   weights.merges_shared = self:merges_shared_in(layer)
-  weights.hosts_shared = self:hosts_shared_in(layer)
-  if weights.merges_shared and weights.hosts_shared then
-    count = count + 1
-  end
   status.try(at:matrices(
     count, &weights.experts_gate_up, @self.types:at(layer, slot.experts_gate_up), C.GLM_MATRIX_GATE_UP, 2 * width, hidden,
     &weights.experts_gate_up_stride, &weights.experts_gate_up_scale_stride
@@ -148,13 +131,10 @@ local terra assign_layer(self : &Layout, at : &Cursor, layer : int32, weights : 
     return assign_mlp(self, at, layer, weights, self:local_dense_width())
   end
   status.try(assign_experts(self, at, layer, weights))
-  if not weights.hosts_shared then
-    return C.GLM_OK
-  elseif weights.merges_shared then
-    bind_merged(at, self:num_local_experts(), weights)
+  if self.config.num_shared_experts == 0 then
     return C.GLM_OK
   end
-  return assign_mlp(self, at, layer, weights, self:local_shared_width_in(layer))
+  return assign_mlp(self, at, layer, weights, self:local_shared_width())
 end
 
 local terra assign_model(self : &Layout, at : &Cursor, model : &ModelWeights) : int32

@@ -11,7 +11,6 @@ local layout = {}
 local struct LayerWeights {
   is_moe : bool
   merges_shared : bool
-  hosts_shared : bool
   input_norm : &float
   post_norm : &float
   query_norm : &float
@@ -174,22 +173,8 @@ terra Layout:merges_shared_in(layer : int32) : bool
   return self.merges_shared and self:can_merge_shared_in(layer)
 end
 
-terra Layout:num_shared_parts_in(layer : int32) : int32
-  if self:is_expert_parallel() and self:can_merge_shared_in(layer) then
-    return 1
-  end
-  return self.world_size
-end
-
-terra Layout:hosts_shared_in(layer : int32) : bool
-  if self.config.num_shared_experts == 0 then
-    return false
-  end
-  return self:num_shared_parts_in(layer) == self.world_size or layer % self.world_size == self.rank
-end
-
-terra Layout:local_shared_width_in(layer : int32) : int32
-  return self.config:shared_width() / self:num_shared_parts_in(layer)
+terra Layout:local_shared_width() : int32
+  return self.config:shared_width() / self.world_size
 end
 
 terra Layout:local_mlp_width() : int32
@@ -197,10 +182,8 @@ terra Layout:local_mlp_width() : int32
   if self.config:has_dense_layers() then
     width = self:local_dense_width()
   end
-  for layer = self.config.first_k_dense_replace, self.config.num_layers do
-    if self:local_shared_width_in(layer) > width then
-      width = self:local_shared_width_in(layer)
-    end
+  if self.config:has_moe_layers() and self:local_shared_width() > width then
+    width = self:local_shared_width()
   end
   return width
 end
@@ -228,14 +211,6 @@ terra layout.resolve_expert_layout(model : &ModelConfig, world_size : int32, wan
   return C.ENGINE_EXPERTS_TENSOR_PARALLEL
 end
 
-terra Layout:check_shared(message : &C.glm_message) : int32
-  var name = "the shared experts' width (n_shared_experts * moe_intermediate_size)"
-  for layer = self.config.first_k_dense_replace, self.config.num_layers do
-    status.try(check_split(name, self.config:shared_width(), self:num_shared_parts_in(layer), message))
-  end
-  return C.GLM_OK
-end
-
 terra Layout:check(message : &C.glm_message) : int32
   var model, world_size = self.config, self.world_size
   status.try(check_split("num_attention_heads", model.num_heads, world_size, message))
@@ -246,7 +221,9 @@ terra Layout:check(message : &C.glm_message) : int32
   if not model:has_moe_layers() then
     return C.GLM_OK
   end
-  status.try(self:check_shared(message))
+  status.try(check_split(
+    "the shared experts' width (n_shared_experts * moe_intermediate_size)", model:shared_width(), world_size, message
+  ))
   if self:is_expert_parallel() then
     return check_split("n_routed_experts (experts split by expert)", model.num_experts, world_size, message)
   end

@@ -204,11 +204,10 @@ local terra place_layer(self : &Placer, weights : &LayerWeights) : int32
     return place_dense(self, &weights.gate_up, &weights.down, self.layout.rank)
   end
   status.try(place_experts(self, weights))
-  if not weights.hosts_shared then
+  if self.layout.config.num_shared_experts == 0 then
     return C.GLM_OK
   end
-  var part = self.layout.rank % self.layout:num_shared_parts_in(self.layer)
-  return place_shared(self, &weights.gate_up, &weights.down, part)
+  return place_shared(self, &weights.gate_up, &weights.down, self.layout.rank)
 end
 
 terra Placer:spread_scales(view : &TensorView, destination : &float) : int32

@@ -162,7 +162,7 @@ terra Engine:describe(info : &C.engine_info)
   info.kv_dtype = planned.kv_dtype
   info.num_parameters = self.model.num_parameters
   info.checkpoint_bytes = self.model.checkpoint.bytes
-  info.weight_bytes = planned.weight_bytes_of_all
+  info.weight_bytes = planned.weight_bytes * num_ranks
   info.kv_bytes = planned.page_bytes * planned.num_pages * num_ranks
   info.workspace_bytes = planned.buffer_bytes * num_ranks
   info.kv_bytes_per_token = planned:kv_bytes_per_token(planned.kv_dtype)

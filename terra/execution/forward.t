@@ -181,10 +181,6 @@ local terra num_merged(w : &LayerWeights) : int32
   return terralib.select(w.merges_shared, 1, 0)
 end
 
-local terra num_merged_here(w : &LayerWeights) : int32
-  return terralib.select(w.merges_shared and w.hosts_shared, 1, 0)
-end
-
 local terra route(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var args : C.glm_route_args
   args.num_tokens = rows.num_rows
@@ -209,14 +205,21 @@ local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &Layer
   args.num_tokens = rows.num_rows
   args.top_k = self.config.top_k + num_merged(w)
   args.expert_begin = self.weights.experts_begin
-  args.num_local_experts = self.weights.num_local_experts + num_merged_here(w)
-  args.shared_expert_id = terralib.select(num_merged_here(w) > 0, self.config.num_experts, -1)
+  args.num_local_experts = self.weights.num_local_experts
   args.gate_up = &w.experts_gate_up
   args.down = &w.experts_down
   args.gate_up_stride = w.experts_gate_up_stride
   args.gate_up_scale_stride = w.experts_gate_up_scale_stride
   args.down_stride = w.experts_down_stride
   args.down_scale_stride = w.experts_down_scale_stride
+  args.shared_expert_id = -1
+  args.shared_gate_up = nil
+  args.shared_down = nil
+  if w.merges_shared then
+    args.shared_expert_id = self.config.num_experts
+    args.shared_gate_up = &w.gate_up
+    args.shared_down = &w.down
+  end
   args.input = normed(self)
   args.expert_ids = self.buffers.expert_ids
   args.expert_weights = self.buffers.expert_weights
@@ -230,7 +233,7 @@ end
 local terra moe_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   try(route(self, rows, layer, w, message))
   var initial : &opaque = nil
-  if w.hosts_shared and not w.merges_shared then
+  if self.config.num_shared_experts > 0 and not w.merges_shared then
     try(gated_block(self, rows, layer, w, self.buffers.shared, message))
     initial = self.buffers.shared
   end

@@ -4,10 +4,10 @@ local status = require("terra.base.status")
 local weights_layout = require("terra.checkpoint.weights_layout")
 local C = abi.C
 
-local options = { most_ranks = 64 }
+local options = {}
 
 options.fields = {
-  { name = "world_size", otherwise = 0, least = 0, most = options.most_ranks },
+  { name = "world_size", otherwise = 0, least = 0, most = 64 },
   { name = "max_batch", otherwise = 0, least = 0, most = 65536 },
   { name = "max_seq", otherwise = 0, least = 0, most = 2 ^ 26 },
   { name = "page_size", otherwise = 16, least = 1, most = 65536 },

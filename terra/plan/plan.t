@@ -49,8 +49,6 @@ local struct Plan {
   num_pages : int32
   page_bytes : int64
   weight_bytes : int64
-  weight_bytes_of_all : int64
-  weight_bytes_of : int64[options.most_ranks]
   buffer_bytes : int64
   workspace_bytes : int64
   host_bytes : int64
@@ -208,18 +206,11 @@ terra Plan:measure_page(message : &C.glm_message) : int32
 end
 
 terra Plan:measure_weights(message : &C.glm_message) : int32
-  var first = self:layout(0)
-  status.try(first:check(message))
-  for rank = 0, self.options.world_size do
-    var layout, bytes = self:layout(rank), &self.weight_bytes_of[rank]
-    var unbound : weights.ModelWeights
-    status.try(weights.assign(&layout, nil, &unbound, bytes, message))
-    weights.free(&unbound)
-    self.weight_bytes_of_all = self.weight_bytes_of_all + @bytes
-    if @bytes > self.weight_bytes then
-      self.weight_bytes = @bytes
-    end
-  end
+  var layout = self:layout(0)
+  var unbound : weights.ModelWeights
+  status.try(layout:check(message))
+  status.try(weights.assign(&layout, nil, &unbound, &self.weight_bytes, message))
+  weights.free(&unbound)
   return C.GLM_OK
 end
 
@@ -230,12 +221,8 @@ terra Plan:num_sharing() : int64
   return 1
 end
 
-terra Plan:weight_bytes_in_memory() : int64
-  return terralib.select(self.shares_memory, self.weight_bytes_of_all, self.weight_bytes)
-end
-
 terra Plan:fixed_bytes() : int64
-  var fixed = self:weight_bytes_in_memory() + self.buffer_bytes * self:num_sharing()
+  var fixed = (self.weight_bytes + self.buffer_bytes) * self:num_sharing()
   if self.shares_memory then
     fixed = fixed + self.host_bytes
   end
@@ -287,7 +274,7 @@ terra Plan:refuse_memory(num_pages : int64)
   C.snprintf(
     &reason[0], 512,
     "weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s",
-    self:weight_bytes_in_memory(), self.buffer_bytes * self:num_sharing(), num_pages, self.page_bytes * self:num_sharing(),
+    self.weight_bytes * self:num_sharing(), self.buffer_bytes * self:num_sharing(), num_pages, self.page_bytes * self:num_sharing(),
     self.options.max_seq, self.pages_per_request, needed, self.memory_available, needed - self.memory_available, &suggestion[0]
   )
   self:refuse(&reason[0])
@@ -380,7 +367,7 @@ terra Plan:rank(rank : int32) : RankPlan
   var shape = self:buffer_shape()
   var result : RankPlan
   C.memset(&result, 0, sizeof(RankPlan))
-  result.weight_bytes = self.weight_bytes_of[rank]
+  result.weight_bytes = self.weight_bytes
   result.kv_bytes = self.page_bytes * self.num_pages
   result.buffer_bytes = buffers.bytes(&shape)
   result.workspace_bytes = self.workspace_bytes

@@ -71,29 +71,19 @@ def test_groups_that_no_gpus_form_are_refused(world_size):
         plan_of(AIR, world_size=world_size, device_memory_bytes=141 * GIGABYTE)
 
 
-def shared_expert_bytes(config: dict) -> int:
-    """FP8 weights and their scales, each region a multiple of 256 bytes."""
-    hidden, width = config["hidden_size"], config["moe_intermediate_size"]
-    regions = (2 * width * hidden, 4 * 2 * width, hidden * width, 4 * hidden)
-    return sum(-(-region // 256) * 256 for region in regions)
-
-
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", ["expert_parallel", "tensor_parallel"])
 @pytest.mark.parametrize("world_size", [2, 4, 8])
-def test_ranks_that_host_more_shared_experts_hold_more_weights(kind, world_size):
-    options = {"world_size": world_size, "expert_layout": "expert_parallel", "max_seq": 4096}
+def test_ranks_hold_equal_weights(kind, layout, world_size):
+    options = {"world_size": world_size, "expert_layout": layout, "max_seq": 4096}
     planned = plan_of(GLM, kind, device_memory_bytes=1000 * GIGABYTE, **options)
-    config = json.loads(GLM.read_text(encoding="utf-8"))
-    layers = range(config["first_k_dense_replace"], config["num_hidden_layers"])
-    hosted = [sum(layer % world_size == rank for layer in layers) for rank in range(world_size)]
-    assert len(set(hosted)) == 2
     weights = [rank["weight_bytes"] for rank in planned["ranks"]]
-    own = shared_expert_bytes(config)
-    assert len({held - own * count for held, count in zip(weights, hosted, strict=True)}) == 1
+    assert weights == [weights[0]] * world_size
+    assert planned["checkpoint_bytes"] < sum(weights) < 1.05 * planned["checkpoint_bytes"]
 
 
 @pytest.mark.parametrize(("kind", "in_memory"), [("cpu", sum), ("cuda", max)], ids=KINDS)
-def test_the_pool_is_what_the_heaviest_rank_or_all_together_leave(kind, in_memory):
+def test_the_pool_is_what_one_rank_or_all_together_leave(kind, in_memory):
     options = {"world_size": 8, "expert_layout": "expert_parallel", "max_seq": 4096}
     given = {"max_batch": 8, "max_step_tokens": 1024, "num_pages": 1024, **options}
     roomy = plan_of(GLM, kind, device_memory_bytes=1000 * GIGABYTE, **given)

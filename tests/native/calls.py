@@ -250,6 +250,36 @@ class ExpertStack:
         first.row_scale = scales.value if dtype == FP8 else None
         return (first, stride, scale_stride), [exact for _, _, exact in kept]
 
+    def matrices(self, expert: int):
+        """gate_up and down of one expert, alone."""
+        return [shifted(*part, expert) for part in (self.gate_up, self.down)]
+
+
+def shifted(first, stride, scale_stride, expert):
+    moved = type(first).from_buffer_copy(first)
+    moved.data = first.data + expert * stride
+    if first.row_scale:
+        moved.row_scale = first.row_scale + expert * scale_stride
+    return moved
+
+
+class SharedExpert:
+    """An expert of a stack of its own, and the id by which rows choose it."""
+
+    def __init__(self, expert_id: int, stack: ExpertStack, index: int = 0):
+        self.id, self.stack = expert_id, stack
+        self.gate_up, self.down = stack.matrices(index)
+
+    def fields(self) -> dict:
+        return {
+            "shared_expert_id": self.id,
+            "shared_gate_up": addressof(self.gate_up),
+            "shared_down": addressof(self.down),
+        }
+
+
+NOTHING_SHARED = {"shared_expert_id": NO_SHARED_EXPERT}
+
 
 def expert_matrices(stack) -> dict:
     """What `experts` is told of the matrices of a stack."""
@@ -274,12 +304,9 @@ def experts(
     begin=0,
     local=None,
     initial=None,
-    shared_id=NO_SHARED_EXPERT,
+    shared: SharedExpert | None = None,
 ):
-    """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`.
-
-    The last expert of the stack has the id `shared_id`, where that is one.
-    """
+    """[tokens, hidden]: the weighted sum over the local experts, on top of `initial`."""
     output = activation_output(device, (len(ids), stack.gate_up[0].columns))
     device.run(
         "experts",
@@ -287,13 +314,13 @@ def experts(
         top_k=ids.shape[1],
         expert_begin=begin,
         num_local_experts=len(stack.exact_down) if local is None else local,
-        shared_expert_id=shared_id,
         input=activation(device, values),
         expert_ids=device.place(np.asarray(ids, np.int32)),
         expert_weights=device.place(np.asarray(weights, np.float32)),
         initial=None if initial is None else device.activation(initial),
         output=output.block,
         **expert_matrices(stack),
+        **(shared.fields() if shared else NOTHING_SHARED),
     )
     return activation_values(output)
 

@@ -8,7 +8,7 @@ from tests.native import calls as op
 from tests.native.futhark_program import Program
 from tests.native.paging import Heads, Norms, Segment
 from tests.reference.sampling import Controls
-from tools.bindings.backend import BF16, F32, FP8, NO_SHARED_EXPERT
+from tools.bindings.backend import BF16, F32, FP8
 
 PANEL = 64
 NAMES = {F32: "f32", BF16: "bf16", FP8: "fp8"}
@@ -81,7 +81,7 @@ class Oracle:
         coded = self.quantise(values) if dtype == FP8 else None
         given = (coded.codes, coded.scale) if coded else (values,)
         stacks = (*Stack(gate_up, dtype).fields(dtype), *Stack(down, dtype).fields(dtype))
-        head = (0, len(gate_up), NO_SHARED_EXPERT, down.shape[2])
+        head = (0, len(gate_up), down.shape[2])
         return self.program.call(
             f"experts_{NAMES[dtype]}", *head, *given, ids, weights, *stacks, initial
         )

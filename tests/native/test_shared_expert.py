@@ -1,4 +1,4 @@
-"""A shared expert that runs as the last of a rank's experts, its id far from theirs.
+"""A shared expert with matrices of its own, as wide as the others or narrower, its id far off.
 
 Every rank's `route` names it first, then routed experts of all ranks: among them the one whose id
 follows the last local one, which would be the shared expert's if ids were only counted.
@@ -9,16 +9,24 @@ import pytest
 
 from tests import shapes
 from tests.native import calls as op
-from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
+from tests.native.expert_rows import (
+    ExpectedRows,
+    assert_rows,
+    expected_rows,
+    problem,
+    product_error,
+)
 from tools.bindings.backend import BF16, F32, FP8, BackendError
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 BEGIN, NUM_ROUTED = 3, 40
 SHAPES = {
-    "small": (3, 13, 7, 4),
-    "tiles": (5, 256, 128, 9),
-    "odd": (2, 193, 129, 6),
-    "alone": (0, 64, 32, 3),
+    "small": (3, 13, 7, 3, 4),
+    "tiles": (5, 256, 128, 128, 9),
+    "a quarter": (5, 256, 512, 128, 9),
+    "an eighth": (2, 128, 1536, 192, 4),
+    "odd": (2, 193, 129, 65, 6),
+    "alone": (0, 64, 32, 32, 3),
 }
 COUNTS = (1, 13, 32, 33, 65, 352, 353, 500)
 
@@ -36,29 +44,44 @@ def routes_of_all_ranks(num_tokens: int, num_local: int, top_k: int):
     return np.hstack([np.full((num_tokens, 1), NUM_ROUTED, np.int32), ids]), weights
 
 
-def places(ids: np.ndarray, num_local: int, is_host: bool) -> np.ndarray:
-    """Which expert of the stack each id stands for, -1 for none."""
-    table = np.full(NUM_ROUTED + 1, -1)
-    table[BEGIN : BEGIN + num_local] = np.arange(num_local)
-    if is_host:
-        table[NUM_ROUTED] = num_local
-    return table[ids]
+def local_ids(ids: np.ndarray, num_local: int) -> np.ndarray:
+    """The number of each routed expert in the stack, -1 for one that is not local."""
+    is_local = (ids >= BEGIN) & (ids < BEGIN + num_local)
+    return np.where(is_local, ids - BEGIN, -1)
+
+
+def shared_problem(device, hidden: int, width: int, dtype: int) -> op.SharedExpert:
+    rng = shapes.generator("shared expert", hidden, width)
+    gate_up = rng.standard_normal((1, 2 * width, hidden)) / np.sqrt(hidden)
+    down = rng.standard_normal((1, hidden, width)) / np.sqrt(width)
+    return op.SharedExpert(NUM_ROUTED, op.ExpertStack(device, gate_up, down, dtype))
+
+
+def both(routed: ExpectedRows, shared: ExpectedRows) -> ExpectedRows:
+    steps = None if routed.steps is None else [*routed.steps, *shared.steps]
+    return ExpectedRows(routed.values + shared.values, steps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize(("num_local", "hidden", "width", "top_k"), SHAPES.values(), ids=SHAPES)
-def test_the_host_runs_it_as_its_last_expert(device, num_local, hidden, width, top_k, dtype):
+@pytest.mark.parametrize(
+    ("num_local", "hidden", "width", "shared_width", "top_k"), SHAPES.values(), ids=SHAPES
+)
+def test_it_runs_beside_the_routed_experts(
+    device, num_local, hidden, width, shared_width, top_k, dtype
+):
     most = max(COUNTS)
-    stack, values, given, _, _ = problem(device, most, num_local + 1, hidden, width, 1, dtype)
+    stack, values, given, _, _ = problem(device, most, num_local, hidden, width, 0, dtype)
+    shared = shared_problem(device, hidden, shared_width, dtype)
     ids, weights = routes_of_all_ranks(most, num_local, top_k)
-    at = places(ids, num_local, is_host=True)
-    expected = expected_rows(stack, values, at, weights, dtype, product_error(device))
+    error = product_error(device)
+    expected = both(
+        expected_rows(stack, values, local_ids(ids, num_local), weights, dtype, error),
+        expected_rows(shared.stack, values, ids, weights, dtype, error, begin=shared.id),
+    )
     before = np.zeros((0, hidden), np.float32)
     for count in COUNTS:
         rows = op.rows_of(given, slice(count))
-        actual = op.experts(
-            device, stack, rows, ids[:count], weights[:count], BEGIN, shared_id=NUM_ROUTED
-        )
+        actual = op.experts(device, stack, rows, ids[:count], weights[:count], BEGIN, shared=shared)
         assert_rows(actual, expected.first(count), op.tolerance(device))
         np.testing.assert_array_equal(actual[: len(before)], before)
         before = actual
@@ -66,11 +89,11 @@ def test_the_host_runs_it_as_its_last_expert(device, num_local, hidden, width, t
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("num_tokens", [1, 13, 400])
-def test_it_is_not_local_on_other_ranks(device, num_tokens, dtype):
-    num_local, hidden, width, top_k = SHAPES["tiles"]
+def test_its_id_is_nobodys_where_it_is_not_given(device, num_tokens, dtype):
+    num_local, hidden, width, _, top_k = SHAPES["tiles"]
     stack, values, given, _, _ = problem(device, num_tokens, num_local, hidden, width, 1, dtype)
     ids, weights = routes_of_all_ranks(num_tokens, num_local, top_k)
-    at = places(ids, num_local, is_host=False)
+    at = local_ids(ids, num_local)
     expected = expected_rows(stack, values, at, weights, dtype, product_error(device))
     actual = op.experts(device, stack, given, ids, weights, BEGIN)
     assert_rows(actual, expected, op.tolerance(device))
@@ -78,34 +101,55 @@ def test_it_is_not_local_on_other_ranks(device, num_tokens, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("num_tokens", [1, 17, 400])
-@pytest.mark.parametrize("shared_id", [op.NO_SHARED_EXPERT, NUM_ROUTED])
-def test_ids_outside_every_range_belong_to_nobody(device, shared_id, num_tokens, dtype):
-    num_local, hidden, width, top_k = SHAPES["tiles"]
+@pytest.mark.parametrize("has_shared", [False, True])
+def test_ids_outside_every_range_belong_to_nobody(device, has_shared, num_tokens, dtype):
+    num_local, hidden, width, shared_width, top_k = SHAPES["tiles"]
     stack, _, given, _, _ = problem(device, num_tokens, num_local, hidden, width, 1, dtype)
+    shared = shared_problem(device, hidden, shared_width, dtype) if has_shared else None
     _, weights = routes_of_all_ranks(num_tokens, num_local, top_k)
     ids = np.resize(np.array([-1, -2, 2**31 - 1], np.int32), (num_tokens, top_k))
-    actual = op.experts(device, stack, given, ids, weights, BEGIN, shared_id=shared_id)
+    actual = op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)
     assert not np.any(actual)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("num_tokens", [1, 65, 400])
-def test_an_id_that_follows_the_routed_ones_changes_no_bit(device, num_tokens, dtype):
+def test_one_as_wide_as_the_others_gives_the_bits_of_a_routed_one(device, num_tokens, dtype):
     stack, _, given, ids, weights = problem(device, num_tokens, 6, 64, 32, 4, dtype)
+    ids[:, 0] = 5
+    ids[:, 1:] %= 5
     counted = op.experts(device, stack, given, ids, weights)
-    named = op.experts(device, stack, given, ids, weights, shared_id=5)
+    named = op.experts(
+        device, stack, given, ids, weights, local=5, shared=op.SharedExpert(5, stack, 5)
+    )
     np.testing.assert_array_equal(named, counted)
 
 
 @pytest.mark.parametrize(
-    ("shared_id", "local", "text"),
+    ("shared_id", "text"),
     [
-        (-2, 2, "shared_expert_id: expected -1 to 2147483647, got -2"),
-        (BEGIN, 2, f"shared_expert_id: expected no local routed expert's id, got {BEGIN}"),
-        (NUM_ROUTED, 0, "num_local_experts with a shared one: expected 1 to .*, got 0"),
+        (-2, "shared_expert_id: expected -1 to 2147483647, got -2"),
+        (BEGIN, f"shared_expert_id: expected no local routed expert's id, got {BEGIN}"),
+        (BEGIN + 1, f"shared_expert_id: expected no local routed expert's id, got {BEGIN + 1}"),
     ],
 )
-def test_ids_that_cannot_be_its_own_are_refused(device, shared_id, local, text):
+def test_ids_that_cannot_be_its_own_are_refused(device, shared_id, text):
     stack, _, given, ids, weights = problem(device, 2, 2, 16, 8, 2, F32)
+    shared = op.SharedExpert(shared_id, stack)
     with pytest.raises(BackendError, match=text):
-        op.experts(device, stack, given, ids, weights, BEGIN, local, shared_id=shared_id)
+        op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "width", "dtype", "text"),
+    [
+        (16, 9, F32, "shared_down columns: expected 1 to 8, got 9"),
+        (15, 8, F32, "shared_gate_up columns: expected 16, got 15"),
+        (16, 8, BF16, "shared_gate_up dtype: expected 0, got 1"),
+    ],
+)
+def test_matrices_that_cannot_be_its_own_are_refused(device, hidden, width, dtype, text):
+    stack, _, given, ids, weights = problem(device, 2, 2, 16, 8, 2, F32)
+    shared = shared_problem(device, hidden, width, dtype)
+    with pytest.raises(BackendError, match=text):
+        op.experts(device, stack, given, ids, weights, shared=shared)

@@ -79,8 +79,7 @@ class Checkpoint:
         if scale is not None:
             weight = weight * scale.values().astype(np.float64).reshape(-1, 1)
         bias = self.vector(f"{prefix}.bias", dtype) if f"{prefix}.bias" in self.tensors else None
-        stored_dtype = self.tensors[f"{prefix}.weight"].dtype
-        return Linear(weight.astype(dtype), bias, scale is not None, stored_dtype)
+        return Linear(weight.astype(dtype), bias, scale is not None)
 
     @property
     def is_quantised(self) -> bool:

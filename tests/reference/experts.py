@@ -17,15 +17,6 @@ class FeedForward:
     down: Linear
 
 
-def is_like(layer: FeedForward, other: FeedForward) -> bool:
-    """Whether two layers have equal shapes and equal dtypes in the checkpoint."""
-    pairs = ((getattr(layer, name), getattr(other, name)) for name in ("gate", "up", "down"))
-    return all(
-        one.weight.shape == another.weight.shape and one.stored_dtype == another.stored_dtype
-        for one, another in pairs
-    )
-
-
 def silu(values: np.ndarray) -> np.ndarray:
     return values / (1.0 + np.exp(-values))
 

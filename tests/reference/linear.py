@@ -10,15 +10,11 @@ from tests.reference.variants import Variant
 
 @dataclass(frozen=True)
 class Linear:
-    """weight [out, in] in the model's precision; quantised says whether inputs become FP8.
-
-    stored_dtype is safetensors' name of what the checkpoint holds.
-    """
+    """weight [out, in] in the model's precision; quantised says whether inputs become FP8."""
 
     weight: np.ndarray
     bias: np.ndarray | None
     quantised: bool
-    stored_dtype: str = "F32"
 
 
 def bf16(values: np.ndarray) -> np.ndarray:

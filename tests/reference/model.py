@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.reference.attention import causal_attention
 from tests.reference.checkpoint import Checkpoint
-from tests.reference.experts import FeedForward, feed_forward, is_like, routed_experts
+from tests.reference.experts import FeedForward, feed_forward, routed_experts
 from tests.reference.linear import Linear, apply
 from tests.reference.norm import rms_norm
 from tests.reference.rope import rotate
@@ -37,12 +37,6 @@ class Options:
     def expert_slices(self) -> int:
         split_by_width = self.expert_layout is ExpertLayout.TENSOR_PARALLEL
         return self.world_size if split_by_width else 1
-
-    def shared_slices(self, layer: "Layer") -> int:
-        """1 where a rank holds the whole shared expert: one like the experts, split by expert."""
-        split_by_expert = self.expert_layout is ExpertLayout.EXPERT_PARALLEL
-        is_whole = split_by_expert and is_like(layer.shared, layer.experts[0])
-        return 1 if is_whole else self.world_size
 
 
 def rope_theta(config: dict) -> float:
@@ -242,8 +236,7 @@ class ReferenceModel:
         stages["routed_output"] = mixed
         if layer.shared is None or variant is Variant.NO_SHARED_EXPERT:
             return mixed
-        num_slices = options.shared_slices(layer)
-        stages["shared_output"] = feed_forward(layer.shared, rows, num_slices, variant)
+        stages["shared_output"] = feed_forward(layer.shared, rows, options.world_size, variant)
         if variant is Variant.SHARED_EXPERT_SCALED:
             return mixed + scaling * stages["shared_output"]
         return mixed + stages["shared_output"]

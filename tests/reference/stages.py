@@ -72,8 +72,7 @@ def mixture_stages(model: ReferenceModel, layer: Layer, given: Stages) -> dict[s
     }
     result["mlp_output"] = given["routed_output"]
     if layer.shared is not None and options.variant is not Variant.NO_SHARED_EXPERT:
-        num_slices = options.shared_slices(layer)
-        shared = feed_forward(layer.shared, rows, num_slices, options.variant)
+        shared = feed_forward(layer.shared, rows, options.world_size, options.variant)
         result["shared_output"] = shared
         scaled = options.variant is Variant.SHARED_EXPERT_SCALED
         factor = model.config["routed_scaling_factor"] if scaled else 1.0

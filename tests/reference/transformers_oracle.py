@@ -8,7 +8,7 @@ that quantises its two inputs. Row-parallel inputs are quantised by rank slice.
 
 import json
 import warnings
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,22 +48,6 @@ def quantised_modules(directory: Path) -> set[str]:
     """Names of the modules whose weights have scales on disk."""
     names = stored_tensors(directory)
     return {name.removesuffix(SCALE_SUFFIX) for name in names if name.endswith(SCALE_SUFFIX)}
-
-
-def whole_shared_experts(directory: Path) -> set[str]:
-    """Names of the shared experts that equal the routed ones of their layer in shape and dtype."""
-    tensors = stored_tensors(directory)
-    kinds = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-    prefixes = {name.partition("shared_experts")[0] for name in kinds if "shared_experts" in name}
-    return {
-        f"{prefix}shared_experts"
-        for prefix in prefixes
-        if all(
-            kinds[f"{prefix}shared_experts.{part}_proj.weight"]
-            == kinds[f"{prefix}experts.0.{part}_proj.weight"]
-            for part in ("gate", "up", "down")
-        )
-    }
 
 
 def quantising_hook(num_slices: int) -> Callable:
@@ -162,8 +146,7 @@ class TransformersOracle:
         self.model = load_plain(self.directory)
         split_by_width = expert_layout is ExpertLayout.TENSOR_PARALLEL
         if quantise_activations:
-            whole = set() if split_by_width else whole_shared_experts(self.directory)
-            self.hook_linears(world_size, whole)
+            self.hook_linears(world_size)
         if quantise_activations and quantise_experts:
             self.replace_experts(world_size if split_by_width else 1)
 
@@ -173,14 +156,13 @@ class TransformersOracle:
             if isinstance(module, Glm4MoeExperts) and experts_are_quantised(name, quantised):
                 module.forward = quantising_experts_forward(module, num_slices)
 
-    def hook_linears(self, world_size: int, whole: Set[str]) -> None:
-        """`whole` names modules that one rank holds, so that none of their inputs is sliced."""
+    def hook_linears(self, world_size: int) -> None:
         quantised = quantised_modules(self.directory)
         hooked = set()
         for name, module in self.model.named_modules():
             if isinstance(module, torch.nn.Linear) and name in quantised:
-                is_sliced = name.endswith(ROW_PARALLEL) and name.rpartition(".")[0] not in whole
-                module.register_forward_pre_hook(quantising_hook(world_size if is_sliced else 1))
+                row_parallel = name.endswith(ROW_PARALLEL)
+                module.register_forward_pre_hook(quantising_hook(world_size if row_parallel else 1))
                 hooked.add(name)
         self.check_all_hooked(quantised, hooked)
 

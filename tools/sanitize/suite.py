@@ -25,7 +25,7 @@ SELECTIONS = (
     "tests/native/test_sampling.py::test_each_control_draws_the_oracles_token[everything-132]",
     "tests/native/test_sampling.py::test_each_control_draws_the_oracles_token[greedy-132]",
     "tests/native/test_past_tiles.py::test_routes_with_a_shared_expert[13]",
-    "tests/native/test_shared_expert.py::test_the_host_runs_it_as_its_last_expert[small-fp8]",
+    "tests/native/test_shared_expert.py::test_it_runs_beside_the_routed_experts[small-fp8]",
 )
 EXCHANGES = (
     "tests/native/test_collectives.py::test_reduced_rows_are_those_of_one_rank",

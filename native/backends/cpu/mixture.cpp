@@ -51,29 +51,32 @@ void expect_experts(const glm_experts_args& args) {
   expect_equal(kExperts, "down rows", args.gate_up->columns, args.down->rows);
   if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
     reject(kExperts, "bias", "none", "a bias");
+  expect_shared_expert(kExperts, args);
 }
 
 class Experts {
  public:
-  Experts(glm_device& device, const glm_experts_args& args)
+  Experts(glm_device& device, const glm_experts_args& args,
+          const ExpertStack& stack, const void* initial)
       : args_(args),
+        stack_(stack),
         context_(device.context),
         tokens_(args.num_tokens),
-        hidden_(args.gate_up->columns),
-        gate_up_(stacked(*args.gate_up, args.num_local_experts,
-                         args.gate_up_stride, args.gate_up_scale_stride)),
-        down_(stacked(*args.down, args.num_local_experts, args.down_stride,
-                      args.down_scale_stride)),
+        hidden_(stack.gate_up->columns),
+        gate_up_(stacked(*stack.gate_up, stack.num_experts,
+                         stack.gate_up_stride, stack.gate_up_scale_stride)),
+        down_(stacked(*stack.down, stack.num_experts, stack.down_stride,
+                      stack.down_scale_stride)),
         plain_(context_, static_cast<const float*>(args.input.plain), tokens_,
                hidden_),
         ids_(context_, args.expert_ids, tokens_, args.top_k),
         weights_(context_, args.expert_weights, tokens_, args.top_k),
-        initial_(context_, static_cast<const float*>(args.initial),
-                 args.initial == nullptr ? 0 : tokens_, hidden_),
+        initial_(context_, static_cast<const float*>(initial),
+                 initial == nullptr ? 0 : tokens_, hidden_),
         result_(context_) {}
 
   void run() {
-    switch (args_.gate_up->dtype) {
+    switch (stack_.gate_up->dtype) {
       case GLM_DTYPE_F8_E4M3:
         check_kernel(context_, kExperts, run_fp8());
         break;
@@ -101,37 +104,37 @@ class Experts {
     const Array<uint8_t, 2> codes(context_, args_.input.codes, tokens_,
                                   hidden_);
     const Array<float, 1> row_scale(context_, args_.input.row_scale, tokens_);
-    const auto gate_up = data<uint8_t>(*args_.gate_up, gate_up_);
-    const auto down = data<uint8_t>(*args_.down, down_);
-    const auto gate_up_scale = scale(*args_.gate_up, gate_up_);
-    const auto down_scale = scale(*args_.down, down_);
+    const auto gate_up = data<uint8_t>(*stack_.gate_up, gate_up_);
+    const auto down = data<uint8_t>(*stack_.down, down_);
+    const auto gate_up_scale = scale(*stack_.gate_up, gate_up_);
+    const auto down_scale = scale(*stack_.down, down_);
     return futhark_entry_experts_fp8(
-        context_, result_.slot(), args_.expert_begin, args_.num_local_experts,
-        args_.shared_expert_id, args_.down->columns, codes, row_scale, ids_,
-        weights_, gate_up, gate_up_.stride, gate_up_scale,
-        gate_up_.scale_stride, down, down_.stride, down_scale,
-        down_.scale_stride, initial_);
+        context_, result_.slot(), stack_.id_begin, stack_.num_experts,
+        stack_.down->columns, codes, row_scale, ids_, weights_, gate_up,
+        gate_up_.stride, gate_up_scale, gate_up_.scale_stride, down,
+        down_.stride, down_scale, down_.scale_stride, initial_);
   }
 
   int run_bf16() {
-    const auto gate_up = data<uint16_t>(*args_.gate_up, gate_up_);
-    const auto down = data<uint16_t>(*args_.down, down_);
+    const auto gate_up = data<uint16_t>(*stack_.gate_up, gate_up_);
+    const auto down = data<uint16_t>(*stack_.down, down_);
     return futhark_entry_experts_bf16(
-        context_, result_.slot(), args_.expert_begin, args_.num_local_experts,
-        args_.shared_expert_id, args_.down->columns, plain_, ids_, weights_,
-        gate_up, gate_up_.stride, down, down_.stride, initial_);
+        context_, result_.slot(), stack_.id_begin, stack_.num_experts,
+        stack_.down->columns, plain_, ids_, weights_, gate_up, gate_up_.stride,
+        down, down_.stride, initial_);
   }
 
   int run_f32() {
-    const auto gate_up = data<float>(*args_.gate_up, gate_up_);
-    const auto down = data<float>(*args_.down, down_);
+    const auto gate_up = data<float>(*stack_.gate_up, gate_up_);
+    const auto down = data<float>(*stack_.down, down_);
     return futhark_entry_experts_f32(
-        context_, result_.slot(), args_.expert_begin, args_.num_local_experts,
-        args_.shared_expert_id, args_.down->columns, plain_, ids_, weights_,
-        gate_up, gate_up_.stride, down, down_.stride, initial_);
+        context_, result_.slot(), stack_.id_begin, stack_.num_experts,
+        stack_.down->columns, plain_, ids_, weights_, gate_up, gate_up_.stride,
+        down, down_.stride, initial_);
   }
 
   const glm_experts_args& args_;
+  ExpertStack stack_;
   futhark_context* context_;
   int64_t tokens_;
   int64_t hidden_;
@@ -214,7 +217,12 @@ void experts(glm_device& device, const glm_experts_args& args) {
   } else {
     expect_pointer(kExperts, "plain for unquantised experts", args.input.plain);
   }
-  Experts(device, args).run();
+  const void* initial = args.initial;
+  if (has_shared_expert(args)) {
+    Experts(device, args, shared_expert(args), initial).run();
+    initial = args.output;
+  }
+  Experts(device, args, routed_experts(args), initial).run();
 }
 
 }

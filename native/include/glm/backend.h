@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 10
+#define GLM_BACKEND_ABI_VERSION 11
 #define GLM_MAX_LOGPROBS 20
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
@@ -240,6 +240,8 @@ typedef struct glm_experts_args {
   int64_t gate_up_scale_stride;
   int64_t down_stride;
   int64_t down_scale_stride;
+  const glm_matrix* shared_gate_up;
+  const glm_matrix* shared_down;
   glm_activation input;
   const int32_t* expert_ids;
   const float* expert_weights;

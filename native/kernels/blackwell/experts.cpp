@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "native/base/failure.hpp"
 #include "native/kernels/blackwell/operations.hpp"
@@ -65,7 +66,7 @@ struct Layout {
 };
 
 Shape shape_of(const glm_experts_args& args) {
-  return {args.gate_up->dtype, args.top_k, args.num_local_experts,
+  return {args.gate_up->dtype, args.top_k, local_experts(args).count(),
           args.gate_up->columns, args.down->columns};
 }
 
@@ -73,6 +74,13 @@ int32_t rows_that_fit(const Shape& shape, int32_t num_rows, int64_t bytes) {
   int32_t rows = num_rows;
   while (rows > 1 && Layout(shape, rows).bytes > bytes) rows = (rows + 1) / 2;
   return rows;
+}
+
+std::vector<ExpertStack> expert_stacks(const glm_experts_args& args) {
+  std::vector<ExpertStack> stacks;
+  if (args.num_local_experts > 0) stacks.push_back(routed_experts(args));
+  if (has_shared_expert(args)) stacks.push_back(shared_expert(args));
+  return stacks;
 }
 
 class Rows {
@@ -136,30 +144,38 @@ class Rows {
                    is_fp8() ? args_.input.row_scale + row_begin_ : nullptr,
                    at<int32_t>(layout_.position), at<uint8_t>(layout_.gathered),
                    at<float>(layout_.input_scale)});
-    multiply_gate_up();
-    gate_rows(context_, {shape_.dtype, shape_.width,
-                         at<int32_t>(layout_.begin) + shape_.num_experts,
-                         at<float>(layout_.gate_up), layout_.gate_up_pitch,
-                         at<uint8_t>(layout_.inner),
-                         layout_.inner_bytes / dtype_bytes(shape_.dtype),
-                         at<float>(layout_.hidden_scale)});
-    multiply_down();
+    const std::vector<ExpertStack> stacks = expert_stacks(args_);
+    for (const ExpertStack& stack : stacks) make_hidden_rows(stack);
+    for (const ExpertStack& stack : stacks) multiply_down(stack);
   }
 
-  Product grouped(const glm_matrix& matrix, int64_t stride,
-                  int64_t scale_stride) const {
+  const int32_t* begin_of(const ExpertStack& stack) const {
+    return at<int32_t>(layout_.begin) + stack.index_begin;
+  }
+
+  void make_hidden_rows(const ExpertStack& stack) const {
+    multiply_gate_up(stack);
+    gate_rows(context_, {shape_.dtype, stack.down->columns, begin_of(stack),
+                         stack.num_experts, at<float>(layout_.gate_up),
+                         layout_.gate_up_pitch, at<uint8_t>(layout_.inner),
+                         layout_.inner_bytes / dtype_bytes(shape_.dtype),
+                         at<float>(layout_.hidden_scale)});
+  }
+
+  Product grouped(const ExpertStack& stack, const glm_matrix& matrix,
+                  int64_t stride, int64_t scale_stride) const {
     Product product = describe(matrix);
     product.expert_stride = stride;
     product.channel_scale_stride = scale_stride / kFloatBytes;
-    product.expert_begin = at<int32_t>(layout_.begin);
-    product.num_groups = shape_.num_experts;
+    product.expert_begin = begin_of(stack);
+    product.num_groups = stack.num_experts;
     product.num_tokens = num_choices();
     return product;
   }
 
-  void multiply_gate_up() const {
-    Product product = grouped(*args_.gate_up, args_.gate_up_stride,
-                              args_.gate_up_scale_stride);
+  void multiply_gate_up(const ExpertStack& stack) const {
+    Product product = grouped(stack, *stack.gate_up, stack.gate_up_stride,
+                              stack.gate_up_scale_stride);
     product.output_dtype = GLM_DTYPE_F32;
     product.tokens = at<uint8_t>(layout_.gathered);
     product.token_pitch = layout_.input_bytes;
@@ -169,9 +185,9 @@ class Rows {
     multiply(context_, product, context_.scratch);
   }
 
-  void multiply_down() const {
+  void multiply_down(const ExpertStack& stack) const {
     Product product =
-        grouped(*args_.down, args_.down_stride, args_.down_scale_stride);
+        grouped(stack, *stack.down, stack.down_stride, stack.down_scale_stride);
     product.tokens = at<uint8_t>(layout_.inner);
     product.token_pitch = layout_.inner_bytes;
     product.token_scale = is_fp8() ? at<float>(layout_.hidden_scale) : nullptr;

@@ -59,9 +59,9 @@ __global__ __launch_bounds__(kGateThreads) void gate_rows_kernel(
   __shared__ float warps[kGateWarps];
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
-  const int32_t num_rows = *rows.num_rows;
-  for (auto row = static_cast<int32_t>(blockIdx.x); row < num_rows;
-       row += static_cast<int32_t>(gridDim.x)) {
+  const int32_t num_rows = rows.expert_begin[rows.num_experts];
+  for (auto row = rows.expert_begin[0] + static_cast<int32_t>(blockIdx.x);
+       row < num_rows; row += static_cast<int32_t>(gridDim.x)) {
     const float* gate = rows.gate_up + int64_t{row} * rows.gate_up_pitch;
     if (rows.dtype == GLM_DTYPE_F8_E4M3)
       encode_row(rows, gate, row, warps);

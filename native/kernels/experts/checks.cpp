@@ -58,6 +58,7 @@ void expect_experts(const glm_experts_args& args) {
                args.gate_up->columns);
   if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
     reject(kExperts, "bias", "none", "a bias");
+  expect_shared_expert(kExperts, args);
   expect_strides(args);
 }
 

@@ -11,7 +11,7 @@ namespace glm::kernels::mixture {
 
 template <int32_t row_items>
 __device__ inline void await_down_rows(const Frame& frame, int32_t row_unit) {
-  if (threadIdx.x % row_items == 0 && row_unit < frame.p.down.num_row_units)
+  if (threadIdx.x % row_items == 0 && row_unit < frame.num_down_rows())
     ptx::wait_until(&frame.counters->down_done[row_unit],
                     static_cast<uint32_t>(frame.shared.num_lists));
   __syncwarp();

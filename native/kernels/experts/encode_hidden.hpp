@@ -69,6 +69,12 @@ __device__ inline const float* hidden_row(const ExpertsParameters& p,
   return p.hidden + int64_t{assignment} * p.hidden_stride;
 }
 
+template <int32_t dtype>
+__device__ inline int32_t padded_width(int32_t width) {
+  constexpr int32_t kTileValues = kTileRowBytes / dtype_bytes(dtype);
+  return (width + kTileValues - 1) / kTileValues * kTileValues;
+}
+
 template <typename CodeAt>
 __device__ inline uint32_t packed(const CodeAt& code_at) {
   uint32_t low = encode_pair(code_at(0), code_at(1));
@@ -144,14 +150,12 @@ __device__ inline void discard_row(const float* row, int32_t first,
 }
 
 template <int32_t dtype>
-__device__ inline void encode_row(const ExpertsParameters& p,
+__device__ inline void encode_row(const ExpertsParameters& p, int32_t width,
                                   int32_t assignment, int32_t first) {
   constexpr int32_t kSpan = kRowParts * kWarpValues;
   const float* row = hidden_row(p, assignment);
   uint8_t* codes = p.codes + assignment * p.encoded.row_stride;
-  int32_t width = p.intermediate_size;
-  int32_t padded =
-      static_cast<int32_t>(p.encoded.row_stride) / dtype_bytes(dtype);
+  int32_t padded = padded_width<dtype>(width);
   RowValues values(row, first, width);
   float largest = values.largest();
   for (int32_t begin = first + kSpan; begin < width; begin += kSpan)
@@ -170,10 +174,10 @@ __device__ inline void encode_row(const ExpertsParameters& p,
 
 template <int32_t dtype>
 __device__ inline void encode_list(const Frame& frame, const ExpertList& list,
-                                   int32_t warp, int32_t lane) {
+                                   int32_t width, int32_t warp, int32_t lane) {
   const uint16_t* order = frame.order + list.begin;
   for (int32_t row = warp; row < list.count; row += kFinishWarps)
-    encode_row<dtype>(frame.p, order[row], lane * kLaneValues);
+    encode_row<dtype>(frame.p, width, order[row], lane * kLaneValues);
 }
 
 constexpr int32_t kFinishValues = kFinishThreads * kLaneValues;
@@ -214,15 +218,14 @@ __device__ inline void store_quad(uint8_t* codes, int32_t begin,
 }
 
 template <int32_t dtype>
-__device__ inline void encode_row_of_few(const Frame& frame, int32_t assignment,
-                                         int32_t half, int32_t thread,
+__device__ inline void encode_row_of_few(const Frame& frame, int32_t width,
+                                         int32_t assignment, int32_t half,
+                                         int32_t thread,
                                          const FinishQuads& own) {
   const ExpertsParameters& p = frame.p;
   const float* row = hidden_row(p, assignment);
   uint8_t* codes = p.codes + assignment * p.encoded.row_stride;
-  int32_t width = p.intermediate_size;
-  int32_t padded =
-      static_cast<int32_t>(p.encoded.row_stride) / dtype_bytes(dtype);
+  int32_t padded = padded_width<dtype>(width);
   auto values_at = [&](int32_t round) {
     int32_t begin = thread * kLaneValues + round * kFinishValues;
     float4 quad = round == 0   ? own.quad[0]
@@ -248,15 +251,15 @@ __device__ inline void encode_row_of_few(const Frame& frame, int32_t assignment,
 
 template <int32_t dtype>
 __device__ inline void encode_few_rows(const Frame& frame,
-                                       const ExpertList& list, int32_t thread) {
+                                       const ExpertList& list, int32_t width,
+                                       int32_t thread) {
   const uint16_t* order = frame.order + list.begin;
-  int32_t width = frame.p.intermediate_size;
   FinishQuads own(hidden_row(frame.p, order[0]), thread, width);
 #pragma unroll 1
   for (int32_t row = 0; row < list.count; ++row) {
     int32_t next = order[min(row + 1, list.count - 1)];
     FinishQuads coming(hidden_row(frame.p, next), thread, width);
-    encode_row_of_few<dtype>(frame, order[row], row % 2, thread, own);
+    encode_row_of_few<dtype>(frame, width, order[row], row % 2, thread, own);
     own = coming;
   }
 }

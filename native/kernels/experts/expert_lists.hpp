@@ -27,7 +27,7 @@ struct MemberBits {
   __device__ explicit MemberBits(const Frame& frame)
       : num_words(static_cast<int32_t>(
             ceil_divide(frame.p.num_assignments(), kWordBits))),
-        num_experts(frame.p.num_local_experts),
+        num_experts(frame.p.num_experts),
         words(reinterpret_cast<uint32_t*>(frame.ring.stages)),
         before(reinterpret_cast<uint16_t*>(words + num_words * num_experts)) {}
 
@@ -138,8 +138,8 @@ __device__ inline void place_experts(const Frame& frame,
   place_lists(shared, expert, begin, count, before >> 16, most);
   if (thread == kProductThreads - 1) shared.num_lists = (before + packed) >> 16;
   if (thread == 0)
-    shared.num_spread_lists =
-        frame.p.local.shared_index >= 0 && count > most ? packed >> 16 : 0;
+    shared.num_shared_lists =
+        frame.p.local.shared_index >= 0 ? packed >> 16 : 0;
 }
 
 __device__ inline void begin_lists(const Frame& frame) {

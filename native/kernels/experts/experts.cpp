@@ -75,14 +75,17 @@ ExpertsParameters parameters_of(const glm_experts_args& args, int32_t begin,
   p.num_tokens = count;
   p.top_k = args.top_k;
   p.local = local_experts(args);
-  p.num_local_experts = args.num_local_experts;
+  p.num_experts = p.local.count();
   p.hidden_size = args.gate_up->columns;
-  p.intermediate_size = args.down->columns;
   p.expert_ids = args.expert_ids + first;
   p.expert_weights = args.expert_weights + first;
-  p.gate_up =
-      streamed(*args.gate_up, args.gate_up_stride, args.gate_up_scale_stride);
-  p.down = streamed(*args.down, args.down_stride, args.down_scale_stride);
+  p.routed = {
+      streamed(*args.gate_up, args.gate_up_stride, args.gate_up_scale_stride),
+      streamed(*args.down, args.down_stride, args.down_scale_stride),
+      args.down->columns};
+  if (has_shared_expert(args))
+    p.shared = {streamed(*args.shared_gate_up, 0, 0),
+                streamed(*args.shared_down, 0, 0), args.shared_down->columns};
   p.initial = initial == nullptr ? nullptr : initial + element;
   p.output = static_cast<__nv_bfloat16*>(args.output) + element;
   if (args.gate_up->dtype == GLM_DTYPE_F8_E4M3)

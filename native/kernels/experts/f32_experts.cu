@@ -53,13 +53,16 @@ __global__ void gate_up_kernel(const __grid_constant__ ExpertsParameters p) {
   int32_t assignment = blockIdx.y;
   int32_t expert = local_expert(p, assignment);
   int32_t channel = blockIdx.x * kRowWarps + threadIdx.x / kWarpThreads;
-  if (expert < 0 || channel >= p.intermediate_size) return;
+  if (expert < 0) return;
+  const ExpertMatrices matrices = p.of_expert(expert);
+  if (channel >= matrices.width) return;
   const __nv_bfloat16* input = reinterpret_cast<const __nv_bfloat16*>(
       p.input.data + assignment / p.top_k * p.input.row_stride);
-  int32_t rows = 2 * p.intermediate_size;
+  int32_t rows = 2 * matrices.width;
   int32_t packed = packed_row(GLM_MATRIX_GATE_UP, rows, channel);
-  float gate = dot_packed_row(p.gate_up, expert, packed, input, p.hidden_size);
-  float up = dot_packed_row(p.gate_up, expert, packed + kPairRows, input,
+  float gate =
+      dot_packed_row(matrices.gate_up, expert, packed, input, p.hidden_size);
+  float up = dot_packed_row(matrices.gate_up, expert, packed + kPairRows, input,
                             p.hidden_size);
   if (threadIdx.x % kWarpThreads != 0) return;
   p.hidden[int64_t{assignment} * p.hidden_stride + channel] = swiglu(gate, up);
@@ -73,7 +76,8 @@ __global__ void down_kernel(const __grid_constant__ ExpertsParameters p) {
   int32_t row = blockIdx.x * kRowWarps + threadIdx.x / kWarpThreads;
   if (expert < 0 || row >= p.hidden_size) return;
   const float* input = p.hidden + int64_t{assignment} * p.hidden_stride;
-  float sum = dot_packed_row(p.down, expert, row, input, p.intermediate_size);
+  const ExpertMatrices matrices = p.of_expert(expert);
+  float sum = dot_packed_row(matrices.down, expert, row, input, matrices.width);
   if (threadIdx.x % kWarpThreads == 0)
     p.partial[int64_t{assignment} * p.partial_stride + row] = sum;
 }
@@ -99,7 +103,7 @@ LaunchShape rows_of(int32_t num_rows, int32_t rows_per_block, int32_t others) {
 
 void launch_f32_experts(cudaStream_t stream, const ExpertsParameters& p) {
   launch("experts: F32 gate and up", stream,
-         rows_of(p.intermediate_size, kRowWarps, p.num_assignments()),
+         rows_of(p.routed.width, kRowWarps, p.num_assignments()),
          gate_up_kernel, p);
   launch("experts: F32 down", stream,
          rows_of(p.hidden_size, kRowWarps, p.num_assignments()), down_kernel,

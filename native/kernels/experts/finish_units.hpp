@@ -16,7 +16,8 @@ __device__ inline bool is_last_of_list(const Frame& frame, const Unit& unit,
     uint32_t done =
         ptx::fetch_add(&frame.counters->gate_up_done[unit.list], 1u);
     frame.shared.is_last =
-        done + 1 == static_cast<uint32_t>(frame.p.gate_up.num_row_units);
+        done + 1 ==
+        static_cast<uint32_t>(frame.matrices_of(unit).gate_up.num_row_units);
   }
   meet_finish_warps();
   bool is_last = frame.shared.is_last;
@@ -29,10 +30,11 @@ __device__ inline void finish_gate_up(const Frame& frame, const Unit& unit,
                                       int32_t thread) {
   if (!is_last_of_list(frame, unit, thread)) return;
   const ExpertList& list = frame.shared.lists[unit.list];
+  const int32_t width = frame.matrices_of(unit).width;
   if constexpr (max_columns == kFewColumns)
-    encode_few_rows<dtype>(frame, list, thread);
+    encode_few_rows<dtype>(frame, list, width, thread);
   else
-    encode_list<dtype>(frame, list, thread / kWarpThreads,
+    encode_list<dtype>(frame, list, width, thread / kWarpThreads,
                        thread % kWarpThreads);
   meet_finish_warps();
   if (thread != 0) return;

@@ -17,19 +17,17 @@ __device__ inline const uint8_t* unit_weights(const StreamedMatrix& matrix,
          row % kTileRows * kTileRowBytes;
 }
 
-__device__ inline void prefetch_expert(const StreamedMatrix& matrix,
-                                       int32_t expert) {
-  const uint8_t* weights = unit_weights(matrix, expert, 0);
+__device__ inline void prefetch_matrix(const StreamedMatrix& matrix) {
   int64_t num_tiles =
       ceil_divide(matrix.num_packed_rows, kTileRows) * matrix.num_column_tiles;
   for (int64_t tile = blockIdx.x; tile < num_tiles; tile += gridDim.x)
-    ptx::bulk_prefetch(weights + tile * kTileBytes, kTileBytes);
+    ptx::bulk_prefetch(matrix.data + tile * kTileBytes, kTileBytes);
 }
 
 __device__ inline void prefetch_shared_expert(const ExpertsParameters& p) {
   if (p.local.shared_index < 0) return;
-  prefetch_expert(p.gate_up, p.local.shared_index);
-  prefetch_expert(p.down, p.local.shared_index);
+  prefetch_matrix(p.shared.gate_up);
+  prefetch_matrix(p.shared.down);
 }
 
 class Flight {

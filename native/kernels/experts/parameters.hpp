@@ -49,6 +49,16 @@ struct StreamedMatrix {
   int32_t num_packed_rows;
   int32_t num_row_units;
   int32_t num_column_tiles;
+
+  void set_row_units(int32_t rows) {
+    num_row_units = static_cast<int32_t>(ceil_divide(num_packed_rows, rows));
+  }
+};
+
+struct ExpertMatrices {
+  StreamedMatrix gate_up;
+  StreamedMatrix down;
+  int32_t width;
 };
 
 struct TokenSource {
@@ -70,9 +80,8 @@ struct ExpertsParameters {
   int32_t num_tokens;
   int32_t top_k;
   LocalExperts local;
-  int32_t num_local_experts;
+  int32_t num_experts;
   int32_t hidden_size;
-  int32_t intermediate_size;
   int32_t hidden_stride;
   int32_t partial_stride;
   int32_t tokens_per_group;
@@ -87,8 +96,8 @@ struct ExpertsParameters {
   const int32_t* expert_ids;
   const float* expert_weights;
   const float* input_scale;
-  StreamedMatrix gate_up;
-  StreamedMatrix down;
+  ExpertMatrices routed;
+  ExpertMatrices shared;
   TokenSource input;
   TokenSource encoded;
   float* hidden;
@@ -100,6 +109,9 @@ struct ExpertsParameters {
   __nv_bfloat16* output;
   collectives::PeerRows peers;
 
+  __device__ ExpertMatrices of_expert(int32_t expert) const {
+    return expert == local.shared_index ? shared : routed;
+  }
   __host__ __device__ int32_t num_assignments() const {
     return num_tokens * top_k;
   }

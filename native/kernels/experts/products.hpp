@@ -42,7 +42,7 @@ struct UnitScales {
                             int32_t expert) {
     bool is_down = unit.phase == Phase::down;
     const float* scales = scales_of(matrix_of(frame, unit), expert);
-    int32_t width = frame.p.intermediate_size;
+    int32_t width = frame.matrices_of(unit).width;
     int32_t last = (is_down ? frame.p.hidden_size : 2 * width) - 1;
 #pragma unroll
     for (int32_t block = 0; block < kBlocks; ++block) {
@@ -59,12 +59,12 @@ struct UnitScales {
 
 template <typename Shape, int32_t columns>
 __device__ inline void store_hidden(const Frame& frame, const ExpertList& list,
-                                    int32_t channel,
+                                    int32_t width, int32_t channel,
                                     const UnitScales<Shape>& scales,
                                     int32_t block,
                                     const float (&sum)[columns / 2]) {
   const ExpertsParameters& p = frame.p;
-  if (channel >= p.intermediate_size) return;
+  if (channel >= width) return;
   ProductLane lane(team_thread());
 #pragma unroll
   for (int32_t i = 0; i < columns / 4; ++i) {
@@ -119,8 +119,8 @@ __device__ inline void store_unit(
       store_partial<Shape, columns>(frame, list, row, scales, block,
                                     sum[block]);
     else
-      store_hidden<Shape, columns>(frame, list, channel_of(row), scales, block,
-                                   sum[block]);
+      store_hidden<Shape, columns>(frame, list, frame.matrices_of(unit).width,
+                                   channel_of(row), scales, block, sum[block]);
   }
 }
 

@@ -59,10 +59,11 @@ struct SharedState {
   RingBarriers ring;
   UnitQueue queue;
   uint64_t turn[kTeams];
+  ExpertMatrices matrices[2];
   ExpertList lists[kMaxLists];
   uint16_t list_begin[kMaxLocalExperts];
   int32_t num_lists;
-  int32_t num_spread_lists;
+  int32_t num_shared_lists;
   uint32_t epoch;
   int32_t is_last;
   uint32_t peaks[2][kFinishWarps];
@@ -129,18 +130,26 @@ struct Frame {
   Counters* counters;
   int32_t list_tokens;
 
+  __device__ const ExpertMatrices& matrices_of(const Unit& unit) const {
+    return shared.matrices[unit.list < shared.num_shared_lists ? 1 : 0];
+  }
   __device__ int32_t num_gate_up_units() const {
-    return shared.num_lists * p.gate_up.num_row_units;
+    return shared.num_shared_lists * p.shared.gate_up.num_row_units +
+           (shared.num_lists - shared.num_shared_lists) *
+               p.routed.gate_up.num_row_units;
   }
   __device__ int32_t num_product_units() const {
-    return num_gate_up_units() + shared.num_lists * p.down.num_row_units;
+    return num_gate_up_units() + shared.num_lists * num_down_rows();
+  }
+  __device__ int32_t num_down_rows() const {
+    return p.routed.down.num_row_units;
   }
   __device__ int32_t num_units() const {
     return num_product_units() + num_row_combines() * p.num_groups;
   }
   __device__ int32_t num_row_combines() const {
     return static_cast<int32_t>(
-        ceil_divide(p.down.num_row_units, p.rows_per_combine));
+        ceil_divide(num_down_rows(), p.rows_per_combine));
   }
   __device__ bool is_shared_combine(int32_t index) const {
     int32_t bands = min(p.num_bands, 2);
@@ -157,16 +166,22 @@ struct Frame {
     return gate_up_at(index);
   }
   __device__ Unit gate_up_at(int32_t index) const {
-    int32_t tiles = p.gate_up.num_row_units;
-    int32_t spread = shared.num_spread_lists;
-    if (list_tokens > kFewColumns && spread > 0) {
-      int32_t period = max(shared.num_lists / 2, spread);
+    int32_t tiles = p.routed.gate_up.num_row_units;
+    int32_t shared_tiles = p.shared.gate_up.num_row_units;
+    int32_t num_shared = shared.num_shared_lists;
+    if (list_tokens > kFewColumns && num_shared > 1) {
+      int32_t period = max(shared.num_lists / 2, num_shared);
       int32_t row = index / period;
       int32_t list = index % period;
-      if (row < tiles && list < spread) return {Phase::gate_up, list, row, 0};
-      index += spread * max(tiles - 1 - row, 0);
+      if (row < shared_tiles && list < num_shared)
+        return {Phase::gate_up, list, row, 0};
+      index -= num_shared * min(row + 1, shared_tiles);
+    } else {
+      if (index < num_shared * shared_tiles)
+        return {Phase::gate_up, 0, index, 0};
+      index -= num_shared * shared_tiles;
     }
-    return {Phase::gate_up, index / tiles, index % tiles, 0};
+    return {Phase::gate_up, num_shared + index / tiles, index % tiles, 0};
   }
   __device__ Unit down_or_combine_at(int32_t index) const {
     int32_t num_down = shared.num_lists * p.rows_per_band;
@@ -191,7 +206,8 @@ struct Frame {
 
 __device__ inline const StreamedMatrix& matrix_of(const Frame& frame,
                                                   const Unit& unit) {
-  return unit.phase == Phase::down ? frame.p.down : frame.p.gate_up;
+  const ExpertMatrices& matrices = frame.matrices_of(unit);
+  return unit.phase == Phase::down ? matrices.down : matrices.gate_up;
 }
 
 __device__ inline void meet_finish_warps() {

@@ -21,17 +21,19 @@ constexpr int32_t kFewestBandTokens = 33;
 constexpr int32_t kFewUnitsEach = 4;
 constexpr int32_t kNarrowTiles = 4;
 
-__device__ void init_barriers(SharedState& shared, int32_t num_stages,
-                              int32_t num_storing_warps) {
+__device__ void init_shared(const ExpertsParameters& p, SharedState& shared,
+                            int32_t num_storing_warps) {
   if (threadIdx.x % kWarpThreads != 0) return;
   int32_t warp = threadIdx.x / kWarpThreads;
-  for (int32_t stage = warp; stage < num_stages; stage += kNumWarps) {
+  for (int32_t stage = warp; stage < p.num_stages; stage += kNumWarps) {
     ptx::barrier_init(&shared.ring.full[stage], 1 + kWarpThreads);
     ptx::barrier_init(&shared.ring.empty[stage], kProductWarps);
   }
   for (int32_t slot = warp; slot < kQueueUnits; slot += kNumWarps)
     init_slot(shared.queue, slot, num_storing_warps);
   if (warp < kTeams) ptx::barrier_init(&shared.turn[warp], kTeamWarps);
+  if (warp == kFinishWarp) shared.matrices[0] = p.routed;
+  if (warp == kFinishWarp + 1) shared.matrices[1] = p.shared;
   ptx::barrier_init_fence();
 }
 
@@ -58,8 +60,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
                  order,   {memory, &shared.ring, p.num_stages, kStageBytes},
                  nullptr, max_columns};
   ptx::let_successor_start();
-  init_barriers(shared, p.num_stages,
-                TeamShape<rows, max_columns>::kStoringWarps);
+  init_shared(p, shared, TeamShape<rows, max_columns>::kStoringWarps);
   if constexpr (dtype == GLM_DTYPE_F8_E4M3)
     if (threadIdx.x == kWeightWarp * kWarpThreads) prefetch_shared_expert(p);
   begin_lists(frame);
@@ -84,7 +85,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
 void set_groups(ExpertsParameters& p, int32_t rows,
                 int32_t num_multiprocessors) {
   int64_t at_once = kFinishThreads * kLaneRows / rows;
-  int64_t last_rows = min(p.down.num_row_units, 2 * p.rows_per_band);
+  int64_t last_rows = min(p.routed.down.num_row_units, 2 * p.rows_per_band);
   int64_t wanted = max(int64_t{1}, num_multiprocessors / last_rows);
   p.tokens_per_group = static_cast<int32_t>(
       round_up(ceil_divide(p.num_tokens, wanted), at_once));
@@ -97,12 +98,12 @@ void set_groups(ExpertsParameters& p, int32_t rows,
 }
 
 int32_t most_lists(const ExpertsParameters& p) {
-  return min(p.num_local_experts, p.num_assignments());
+  return min(p.num_experts, p.num_assignments());
 }
 
 void set_bands(ExpertsParameters& p, int32_t num_multiprocessors) {
-  int32_t rows = p.down.num_row_units;
-  int64_t tiles = int64_t{most_lists(p)} * p.down.num_column_tiles;
+  int32_t rows = p.routed.down.num_row_units;
+  int64_t tiles = int64_t{most_lists(p)} * p.routed.down.num_column_tiles;
   int64_t fewest = int64_t{kFewestBandTilesEach} * num_multiprocessors;
   int32_t band = 1;
   while (band * tiles < fewest && rows % (2 * band) == 0) band *= 2;
@@ -113,10 +114,10 @@ void set_bands(ExpertsParameters& p, int32_t num_multiprocessors) {
 
 void set_units(ExpertsParameters& p, int32_t rows, int32_t down_rows,
                int32_t num_multiprocessors) {
-  p.gate_up.num_row_units =
-      static_cast<int32_t>(ceil_divide(p.gate_up.num_packed_rows, rows));
-  p.down.num_row_units =
-      static_cast<int32_t>(ceil_divide(p.down.num_packed_rows, down_rows));
+  for (ExpertMatrices* each : {&p.routed, &p.shared}) {
+    each->gate_up.set_row_units(rows);
+    each->down.set_row_units(down_rows);
+  }
   set_bands(p, num_multiprocessors);
   set_groups(p, down_rows, num_multiprocessors);
 }
@@ -134,8 +135,8 @@ void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
   set_units(p, rows, down_rows, num_multiprocessors);
   p.num_stages = min(kMostStages, (kSharedLimit - state_bytes) / kStageBytes);
   expect_range("experts", "bytes of the ring, which holds the lists' bits",
-               MemberBits::bytes(p.num_assignments(), p.num_local_experts),
-               INT64_MAX, int64_t{p.num_stages} * kStageBytes);
+               MemberBits::bytes(p.num_assignments(), p.num_experts), INT64_MAX,
+               int64_t{p.num_stages} * kStageBytes);
   constexpr int32_t kInFlight =
       rows == kSmallGateUpRows ? kInFlightBytesOfSmallUnits : kInFlightBytes;
   p.num_in_flight = min(p.num_stages, kInFlight / kTileBytes);
@@ -155,8 +156,9 @@ bool has_few_units(const ExpertsParameters& p, const StreamedMatrix& matrix,
 }
 
 bool has_small_units(const ExpertsParameters& p, int32_t num_multiprocessors) {
-  return p.down.num_column_tiles > kNarrowTiles &&
-         has_few_units(p, p.down, num_multiprocessors);
+  const StreamedMatrix& down = p.routed.down;
+  return down.num_column_tiles > kNarrowTiles &&
+         has_few_units(p, down, num_multiprocessors);
 }
 
 template <int32_t dtype>
@@ -164,7 +166,7 @@ void launch_dtype(cudaStream_t stream, int32_t num_multiprocessors,
                   const ExpertsParameters& p) {
   auto with = [&](auto kernel) { kernel(stream, num_multiprocessors, p); };
   bool is_few = p.num_tokens <= kFewColumns;
-  if (is_few && has_few_units(p, p.gate_up, num_multiprocessors)) {
+  if (is_few && has_few_units(p, p.routed.gate_up, num_multiprocessors)) {
     if (has_small_units(p, num_multiprocessors))
       return with(
           launch_shape<dtype, kSmallGateUpRows, kSmallDownRows, kFewColumns>);

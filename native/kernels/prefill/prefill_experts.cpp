@@ -74,9 +74,10 @@ class Experts {
         num_choices_(args.num_tokens * args.top_k),
         hidden_size_(args.gate_up->columns),
         width_(args.down->columns),
+        local_(local_experts(args)),
         is_fp8_(args.gate_up->dtype == GLM_DTYPE_F8_E4M3),
-        layout_(layout_of(args.gate_up->dtype, num_choices_,
-                          args.num_local_experts, hidden_size_, width_)) {
+        layout_(layout_of(args.gate_up->dtype, num_choices_, local_.count(),
+                          hidden_size_, width_)) {
     expect_range(kWhere, "scratch bytes", layout_.bytes, INT64_MAX,
                  context.scratch.bytes);
     expect_pointer(kWhere, "scratch", context.scratch.data);
@@ -84,10 +85,9 @@ class Experts {
 
   void run() {
     prefill::sort_choices(
-        context_, {num_choices_, local_experts(args_), args_.num_local_experts,
-                   args_.expert_ids, at<int32_t>(layout_.begin),
-                   at<int32_t>(layout_.position)});
-    if (args_.num_local_experts > 0) run_products();
+        context_, {num_choices_, local_, local_.count(), args_.expert_ids,
+                   at<int32_t>(layout_.begin), at<int32_t>(layout_.position)});
+    if (local_.count() > 0) run_products();
     prefill::combine_rows(
         context_, {args_.num_tokens, args_.top_k, hidden_size_,
                    static_cast<int32_t>(layout_.product_stride),
@@ -121,30 +121,39 @@ class Experts {
     multiply_gate_up();
     if (is_fp8_)
       prefill::quantise_hidden(
-          context_, {width_, static_cast<int32_t>(layout_.hidden_stride),
-                     args_.num_local_experts, at<int32_t>(layout_.begin),
-                     at<float>(layout_.hidden), at<uint8_t>(layout_.inner),
-                     at<float>(layout_.hidden_scale)});
+          context_,
+          {width_, shared_width(), static_cast<int32_t>(layout_.hidden_stride),
+           local_.num_routed, local_.count(), at<int32_t>(layout_.begin),
+           at<float>(layout_.hidden), at<uint8_t>(layout_.inner),
+           at<float>(layout_.hidden_scale)});
     multiply_down();
   }
 
+  int32_t shared_width() const {
+    return has_shared_expert(args_) ? args_.shared_down->columns : 0;
+  }
+
   Product grouped(const glm_matrix& matrix, int64_t stride,
-                  int64_t scale_stride) const {
+                  int64_t scale_stride, const glm_matrix* shared) const {
     Product product = prefill::describe(matrix);
-    product.expert_stride = stride;
-    product.channel_scale_stride = scale_stride / 4;
+    product.matrix.expert_stride = stride;
+    product.matrix.channel_scale_stride = scale_stride / 4;
+    if (has_shared_expert(args_)) {
+      product.shared = prefill::describe_matrix(*shared);
+      product.shared_expert = local_.shared_index;
+    }
     product.expert_begin = at<int32_t>(layout_.begin);
-    product.num_experts = args_.num_local_experts;
+    product.num_experts = local_.count();
     product.num_tokens = num_choices_;
     product.tile_tokens = prefill::expert_tile_tokens_of(
-        matrix.dtype, num_choices_, args_.num_local_experts);
+        matrix.dtype, num_choices_, local_.count());
     return product;
   }
 
   void multiply_gate_up() const {
     const glm_matrix& matrix = *args_.gate_up;
-    Product product =
-        grouped(matrix, args_.gate_up_stride, args_.gate_up_scale_stride);
+    Product product = grouped(matrix, args_.gate_up_stride,
+                              args_.gate_up_scale_stride, args_.shared_gate_up);
     product.output = at<uint8_t>(is_fp8_ ? layout_.hidden : layout_.inner);
     product.output_stride = layout_.hidden_stride;
     product.token_scale = is_fp8_ ? at<float>(layout_.input_scale) : nullptr;
@@ -159,8 +168,8 @@ class Experts {
 
   void multiply_down() const {
     const glm_matrix& matrix = *args_.down;
-    Product product =
-        grouped(matrix, args_.down_stride, args_.down_scale_stride);
+    Product product = grouped(matrix, args_.down_stride,
+                              args_.down_scale_stride, args_.shared_down);
     product.output = at<uint8_t>(layout_.products);
     product.wide_stores = true;
     product.output_stride = layout_.product_stride;
@@ -179,6 +188,7 @@ class Experts {
   int32_t num_choices_;
   int32_t hidden_size_;
   int32_t width_;
+  LocalExperts local_;
   bool is_fp8_;
   Layout layout_;
 };

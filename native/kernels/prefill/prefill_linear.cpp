@@ -34,9 +34,10 @@ void prefill_linear(const Context& context, const glm_linear_args& args,
   product.num_tokens = args.num_tokens;
   product.tile_tokens = prefill::tile_tokens_of(
       matrix.dtype, context.num_multiprocessors / prefill::kClusterSize,
-      product.num_row_tiles, args.num_tokens);
-  product.parts = stream::part_bands(
-      {matrix.dtype, product.num_row_tiles, product.num_column_tiles});
+      product.matrix.num_row_tiles, args.num_tokens);
+  product.parts =
+      stream::part_bands({matrix.dtype, product.matrix.num_row_tiles,
+                          product.matrix.num_column_tiles});
   product.kept = kept_sums(context, product);
   product.token_scale = is_fp8 ? args.input.row_scale : nullptr;
   product.output = args.output;

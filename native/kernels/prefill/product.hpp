@@ -27,11 +27,24 @@ struct TokenMaps {
   CUtensorMap of_width[kTileTokens / kWidthStep];
 };
 
-struct Product {
+struct ProductMatrix {
   const uint8_t* weights = nullptr;
   int64_t expert_stride = 0;
   const float* channel_scale = nullptr;
   int64_t channel_scale_stride = 0;
+  int32_t rows = 0;
+  int32_t num_row_tiles = 0;
+  int32_t num_column_tiles = 0;
+
+  GLM_HOST_DEVICE int32_t num_row_pairs() const {
+    return (num_row_tiles + kClusterSize - 1) / kClusterSize;
+  }
+};
+
+struct Product {
+  ProductMatrix matrix;
+  ProductMatrix shared;
+  int32_t shared_expert = -1;
   const float* bias = nullptr;
   const float* token_scale = nullptr;
   const int32_t* expert_begin = nullptr;
@@ -39,9 +52,6 @@ struct Product {
   int32_t num_tokens = 0;
   int32_t tile_tokens = kTileTokens;
   int32_t role = GLM_MATRIX_LINEAR;
-  int32_t rows = 0;
-  int32_t num_row_tiles = 0;
-  int32_t num_column_tiles = 0;
   stream::PartBands parts;
   float* kept = nullptr;
   void* output = nullptr;
@@ -50,6 +60,7 @@ struct Product {
   collectives::PeerRows peers = {};
 };
 
+ProductMatrix describe_matrix(const glm_matrix& matrix);
 Product describe(const glm_matrix& matrix);
 int32_t most_tile_tokens(int32_t dtype);
 int32_t tile_tokens_of(int32_t dtype, int32_t num_clusters,

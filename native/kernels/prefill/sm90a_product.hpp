@@ -40,6 +40,7 @@ struct Shared {
   uint8_t stages[kRingBytes];
   uint8_t staging[2][2][kStagingBytes];
   Prepared prepared[kPreparedTiles];
+  ProductMatrix matrices[2];
   uint64_t full[kMaxStages];
   uint64_t empty[kMaxStages];
   uint64_t prepared_full[kPreparedTiles];
@@ -243,18 +244,19 @@ __device__ inline void accumulate_tokens(Shared& shared, Ring& ring,
 
 template <typename Type>
 __device__ inline void load_tile(Shared& shared, Ring& ring,
-                                 const TokenMaps& tokens,
-                                 const Product& product, const Tile& tile,
+                                 const TokenMaps& tokens, const Tile& tile,
                                  int32_t rank) {
+  const ProductMatrix& matrix = shared.matrices[tile.is_shared];
   const int32_t width = width_of(tile.num_tokens);
   const int32_t own_begin = width / kClusterSize * rank;
   const CUtensorMap* map = &tokens.of_width[width / kWidthStep - 1];
   const int32_t row_tile =
-      min(tile.row_pair * kClusterSize + rank, product.num_row_tiles - 1);
+      min(tile.row_pair * kClusterSize + rank, matrix.num_row_tiles - 1);
   const uint8_t* weights =
-      product.weights + tile.expert * product.expert_stride +
-      int64_t{row_tile} * product.num_column_tiles * kTileBytes;
-  for (int32_t column = 0; column < product.num_column_tiles; ++column) {
+      matrix.weights + tile.expert * matrix.expert_stride +
+      int64_t{row_tile} * matrix.num_column_tiles * kTileBytes;
+  const int32_t num_columns = matrix.num_column_tiles;
+  for (int32_t column = 0; column < num_columns; ++column) {
     uint8_t* stage = ring.memory(shared);
     uint64_t* full = &shared.full[ring.stage];
     ptx::barrier_wait(&shared.empty[ring.stage], ring.parity ^ 1);
@@ -280,8 +282,7 @@ __device__ inline void produce(Shared& shared, const TokenMaps& tokens,
   Schedule schedule(product);
   Ring ring(product);
   Tile tile;
-  while (schedule.next(tile))
-    load_tile<Type>(shared, ring, tokens, product, tile, rank);
+  while (schedule.next(tile)) load_tile<Type>(shared, ring, tokens, tile, rank);
 }
 
 struct Slot {
@@ -299,16 +300,18 @@ __device__ inline void prepare(Shared& shared, const Product& product,
   Schedule schedule(product);
   Slot slot;
   for (bool more = true; more; slot.advance()) {
-    Tile tile = {0, 0, 0, 0};
+    Tile tile = {0, 0, 0, 0, 0};
     more = schedule.next(tile);
+    const ProductMatrix& matrix = shared.matrices[tile.is_shared];
+    const int32_t row_tile = tile.row_pair * kClusterSize + rank;
+    const TileScales scales(product, matrix, tile, row_tile);
+    const TileParts parts = parts_of(product, matrix, row_tile);
     Prepared& prepared = shared.prepared[slot.at];
     ptx::barrier_wait(&shared.prepared_empty[slot.at], slot.parity ^ 1);
-    prepare_tokens(product, tile, prepared);
-    prepare_channels(product, tile, tile.row_pair * kClusterSize + rank,
-                     prepared);
+    scales.store(prepared);
     if (threadIdx.x % 32 == 0) {
       prepared.tile = tile;
-      prepared.parts = parts_of(product, tile.row_pair * kClusterSize + rank);
+      prepared.parts = parts;
     }
     ptx::warp_arrive(&shared.prepared_full[slot.at]);
   }
@@ -329,9 +332,9 @@ __device__ inline void consume(Shared& shared, const Product& product,
     if (prepared.tile.num_tokens == 0) return;
     accumulate_tokens<Type, Type::kMostTokens>(shared, ring, product, prepared,
                                                sums, group);
-    store_tokens<output>(product, prepared,
-                         prepared.tile.row_pair * kClusterSize + rank, group,
-                         sums, shared.staging[group], turn);
+    store_tokens<output>(product, shared.matrices[prepared.tile.is_shared],
+                         prepared, prepared.tile.row_pair * kClusterSize + rank,
+                         group, sums, shared.staging[group], turn);
     ptx::warp_arrive(&shared.prepared_empty[slot.at]);
     slot.advance();
   }
@@ -357,6 +360,8 @@ __global__ __launch_bounds__(kNumThreads, 1) void product_kernel(
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int32_t rank = static_cast<int32_t>(ptx::cluster_rank());
   if (threadIdx.x == 0) init_barriers(shared);
+  if (threadIdx.x == 32) shared.matrices[0] = product.matrix;
+  if (threadIdx.x == 64) shared.matrices[1] = product.shared;
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   __syncthreads();
@@ -381,7 +386,7 @@ template <typename Type, Output output>
 void launch_product(const char* where, const Context& context,
                     const TokenMaps& tokens, const Product& product) {
   LaunchShape shape;
-  const int64_t pairs = ceil_divide(product.num_row_tiles, kClusterSize);
+  const int64_t pairs = product.matrix.num_row_pairs();
   const int32_t blocks =
       product.parts.is_whole()
           ? context.num_multiprocessors

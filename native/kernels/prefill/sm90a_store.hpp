@@ -38,10 +38,12 @@ struct TileParts {
   }
 };
 
-__device__ inline TileParts parts_of(const Product& product, int32_t row_tile) {
+__device__ inline TileParts parts_of(const Product& product,
+                                     const ProductMatrix& matrix,
+                                     int32_t row_tile) {
   const int32_t count = product.parts.of_row_tile(row_tile);
-  const int32_t least = product.num_column_tiles / count;
-  return {count, least + 1, product.num_column_tiles - least * count};
+  const int32_t least = matrix.num_column_tiles / count;
+  return {count, least + 1, matrix.num_column_tiles - least * count};
 }
 
 struct alignas(16) Prepared {
@@ -61,31 +63,51 @@ __device__ inline int32_t group_thread() {
   return static_cast<int32_t>(threadIdx.x) % kStoreThreads;
 }
 
-__device__ inline void prepare_tokens(const Product& product, const Tile& tile,
-                                      Prepared& prepared) {
-  for (auto i = static_cast<int32_t>(threadIdx.x) % 32; i < tile.num_tokens;
-       i += 32)
-    prepared.token_scale[i] = product.token_scale == nullptr
-                                  ? 1.0f
-                                  : product.token_scale[tile.token_begin + i];
-}
+struct TileScales {
+  static constexpr int32_t kTokens = kTileTokens / 32;
+  static constexpr int32_t kChannels = kTileRows / 32;
+  float token[kTokens];
+  float channel[kChannels];
+  float bias[kChannels];
 
-__device__ inline void prepare_channels(const Product& product,
-                                        const Tile& tile, int32_t row_tile,
-                                        Prepared& prepared) {
-  const float* scales =
-      product.channel_scale + tile.expert * product.channel_scale_stride;
-  for (auto i = static_cast<int32_t>(threadIdx.x) % 32; i < kTileRows;
-       i += 32) {
-    const int32_t channel =
-        logical_row(product.role, product.rows, row_tile * kTileRows + i);
-    const bool present = row_tile < product.num_row_tiles && channel >= 0;
-    prepared.channel_scale[i] =
-        present && product.channel_scale != nullptr ? scales[channel] : 1.0f;
-    prepared.bias[i] =
-        present && product.bias != nullptr ? product.bias[channel] : 0.0f;
+  __device__ TileScales(const Product& product, const ProductMatrix& matrix,
+                        const Tile& tile, int32_t row_tile) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    const float* tokens = product.token_scale;
+    const float* channels =
+        matrix.channel_scale + tile.expert * matrix.channel_scale_stride;
+    const bool is_scaled = matrix.channel_scale != nullptr;
+    const bool is_inside =
+        tile.num_tokens > 0 && row_tile < matrix.num_row_tiles;
+    const int32_t rows = matrix.rows;
+#pragma unroll
+    for (int32_t i = 0; i < kTokens; ++i) {
+      const int32_t place = i * 32 + lane;
+      const bool present = tokens != nullptr && place < tile.num_tokens;
+      token[i] = present ? tokens[tile.token_begin + place] : 1.0f;
+    }
+#pragma unroll
+    for (int32_t i = 0; i < kChannels; ++i) {
+      const int32_t row =
+          logical_row(product.role, rows, row_tile * kTileRows + i * 32 + lane);
+      const bool present = is_inside && row >= 0;
+      channel[i] = present && is_scaled ? channels[row] : 1.0f;
+      bias[i] = present && product.bias != nullptr ? product.bias[row] : 0.0f;
+    }
   }
-}
+
+  __device__ void store(Prepared& prepared) const {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+#pragma unroll
+    for (int32_t i = 0; i < kTokens; ++i)
+      prepared.token_scale[i * 32 + lane] = token[i];
+#pragma unroll
+    for (int32_t i = 0; i < kChannels; ++i) {
+      prepared.channel_scale[i * 32 + lane] = channel[i];
+      prepared.bias[i * 32 + lane] = bias[i];
+    }
+  }
+};
 
 __device__ inline Scales load_scales(const Prepared& prepared, int32_t group) {
   Scales scales;
@@ -107,8 +129,10 @@ struct Target {
 };
 
 template <Output output>
-__device__ inline Target target_of(const Product& product, const Tile& tile,
-                                   int32_t row_tile, int32_t group) {
+__device__ inline Target target_of(const Product& product,
+                                   const ProductMatrix& matrix,
+                                   const Tile& tile, int32_t row_tile,
+                                   int32_t group) {
   using Rows = Staged<output>;
   constexpr bool kIsFloat = output == Output::kHiddenFloat;
   constexpr int32_t kElement = kIsFloat ? 4 : 2;
@@ -119,10 +143,10 @@ __device__ inline Target target_of(const Product& product, const Tile& tile,
   target.packed = packed_begin + unit * kPairRows;
   int32_t channel = packed_begin / 2 + unit * 4;
   target.stores =
-      row_tile < product.num_row_tiles && channel < product.output_stride;
+      row_tile < matrix.num_row_tiles && channel < product.output_stride;
   if constexpr (output == Output::kChannels || output == Output::kPartial) {
-    channel = logical_row(product.role, product.rows, target.packed);
-    target.stores = row_tile < product.num_row_tiles && channel >= 0;
+    channel = logical_row(product.role, matrix.rows, target.packed);
+    target.stores = row_tile < matrix.num_row_tiles && channel >= 0;
   }
   target.row = static_cast<uint8_t*>(product.output) +
                (token * product.output_stride + channel) * kElement;
@@ -217,14 +241,14 @@ __device__ inline void stage_hidden(const float* sums, const Scales& scales,
   }
 }
 
-__device__ inline void write_narrow(const Product& product,
+__device__ inline void write_narrow(const Product& product, int32_t rows,
                                     const Target& target, uint8_t* row,
                                     uint4 values) {
   const auto* each = reinterpret_cast<const __nv_bfloat16*>(&values);
-  const int32_t first = logical_row(product.role, product.rows, target.packed);
+  const int32_t first = logical_row(product.role, rows, target.packed);
 #pragma unroll
   for (int32_t i = 0; i < kPairRows; ++i)
-    if (logical_row(product.role, product.rows, target.packed + i) == first + i)
+    if (logical_row(product.role, rows, target.packed + i) == first + i)
       reinterpret_cast<__nv_bfloat16*>(row)[i] = each[i];
 }
 
@@ -246,8 +270,9 @@ __device__ inline int64_t element_of(const Product& product,
 }
 
 template <Output output>
-__device__ inline void write_staged(const Product& product, Target& target,
-                                    int32_t first_token, int32_t num_tokens,
+__device__ inline void write_staged(const Product& product, int32_t rows,
+                                    Target& target, int32_t first_token,
+                                    int32_t num_tokens,
                                     const uint8_t* staging) {
   using Rows = Staged<output>;
   const int32_t token = group_thread() / Rows::kUnitsARow;
@@ -272,13 +297,14 @@ __device__ inline void write_staged(const Product& product, Target& target,
                               first_token + token + pass * Rows::kRowsAPass,
                               element_of(product, target), values[pass]);
     if (stores && !wide)
-      write_narrow(product, target, target.row, values[pass]);
+      write_narrow(product, rows, target, target.row, values[pass]);
     target.row += target.pass_bytes;
   }
 }
 
 template <Output output, int32_t num_sums>
 __device__ inline void store_tokens(const Product& product,
+                                    const ProductMatrix& matrix,
                                     const Prepared& prepared, int32_t row_tile,
                                     int32_t group,
                                     const float (&sums)[num_sums],
@@ -287,7 +313,8 @@ __device__ inline void store_tokens(const Product& product,
   using Rows = Staged<output>;
   const int32_t num_tokens = prepared.tile.num_tokens;
   const Scales scales = load_scales(prepared, group);
-  Target target = target_of<output>(product, prepared.tile, row_tile, group);
+  Target target =
+      target_of<output>(product, matrix, prepared.tile, row_tile, group);
 #pragma unroll
   for (int32_t slice = 0; slice < num_sums * 2 / Rows::kTokens; ++slice) {
     const int32_t first = slice * Rows::kTokens;
@@ -298,8 +325,9 @@ __device__ inline void store_tokens(const Product& product,
     else
       stage_hidden(sums + first / 2, scales, tokens, staging[turn]);
     ptx::named_barrier<kStoreThreads>(1 + group);
-    write_staged<output>(product, target, prepared.tile.token_begin + first,
-                         num_tokens - first, staging[turn]);
+    write_staged<output>(product, matrix.rows, target,
+                         prepared.tile.token_begin + first, num_tokens - first,
+                         staging[turn]);
     turn ^= 1;
   }
 }

@@ -9,6 +9,7 @@ constexpr int32_t kGroupTiles = 8;
 
 struct Tile {
   int32_t expert;
+  int32_t is_shared;
   int32_t row_pair;
   int32_t token_begin;
   int32_t num_tokens;
@@ -18,7 +19,7 @@ class Schedule {
  public:
   __device__ explicit Schedule(const Product& product)
       : product_(product),
-        num_pairs_((product.num_row_tiles + kClusterSize - 1) / kClusterSize),
+        num_pairs_(row_pairs_of(0)),
         item_(static_cast<int32_t>(blockIdx.x) / kClusterSize) {
     if (product.expert_begin == nullptr)
       take(0, product.num_tokens);
@@ -37,6 +38,7 @@ class Schedule {
     const int32_t group_tiles = min(kGroupTiles, num_tiles_ - first_tile);
     const int32_t rest = inside - group * group_items;
     tile.expert = expert_;
+    tile.is_shared = expert_ == product_.shared_expert;
     tile.row_pair = rest / group_tiles;
     const int32_t begin =
         (first_tile + rest - tile.row_pair * group_tiles) * share_;
@@ -46,6 +48,11 @@ class Schedule {
   }
 
  private:
+  __device__ int32_t row_pairs_of(int32_t expert) const {
+    return expert == product_.shared_expert ? product_.shared.num_row_pairs()
+                                            : product_.matrix.num_row_pairs();
+  }
+
   __device__ void take(int32_t begin, int32_t end) {
     token_begin_ = begin;
     num_tokens_ = end - begin;
@@ -59,6 +66,7 @@ class Schedule {
   __device__ bool take_next_expert() {
     if (++expert_ >= product_.num_experts) return false;
     first_item_ += num_tiles_ * num_pairs_;
+    num_pairs_ = row_pairs_of(expert_);
     take(token_begin_ + num_tokens_, product_.expert_begin[expert_ + 1]);
     return true;
   }

@@ -19,6 +19,7 @@ constexpr int32_t kQuantiseThreads = 128;
 constexpr int32_t kQuantiseBlocks = 12;
 constexpr int32_t kCombineThreads = 512;
 constexpr int32_t kHeldVectors = 3;
+constexpr int32_t kChunkVectors = kChunkBytes / 4;
 
 __device__ int32_t thread() { return static_cast<int32_t>(threadIdx.x); }
 
@@ -141,8 +142,13 @@ __device__ float largest_of_block(float value, float* warps) {
 
 template <bool held>
 __device__ void quantise_row(const Quantising& quantising, int64_t row,
-                             float* warps) {
-  const int32_t vectors = quantising.stride / 4;
+                             int32_t width, float* warps) {
+  const auto vectors =
+      static_cast<int32_t>(ceil_divide(width, kChunkBytes)) * kChunkVectors;
+  const int32_t stored =
+      min(static_cast<int32_t>(round_up(width, kTileRowBytes)),
+          quantising.stride) /
+      4;
   const auto* values = reinterpret_cast<const float4*>(quantising.hidden +
                                                        row * quantising.stride);
   auto* codes =
@@ -166,11 +172,11 @@ __device__ void quantise_row(const Quantising& quantising, int64_t row,
 #pragma unroll
   for (int32_t i = 0; i < kHeldVectors; ++i) {
     const int32_t at = thread() + i * kQuantiseThreads;
-    if (at < vectors) codes[at] = codes_of(own[i], quotient);
+    if (at < stored) codes[at] = codes_of(own[i], quotient);
   }
   if constexpr (!held)
-    for (int32_t at = rest; at < vectors; at += kQuantiseThreads)
-      codes[at] = codes_of(values[at], quotient);
+    for (int32_t at = rest; at < stored; at += kQuantiseThreads)
+      codes[at] = at < vectors ? codes_of(values[at], quotient) : 0;
   if (thread() == 0) quantising.row_scale[row] = scale;
 }
 
@@ -181,10 +187,14 @@ __global__ __launch_bounds__(kQuantiseThreads) void quantise_kernel(
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   const int32_t num_rows = quantising.begin[quantising.num_experts];
+  const int32_t shared_begin = quantising.begin[quantising.num_routed];
   int32_t turn = 0;
   for (auto row = static_cast<int32_t>(blockIdx.x); row < num_rows;
        row += static_cast<int32_t>(gridDim.x), turn ^= 1)
-    quantise_row<held>(quantising, row, warps[turn]);
+    quantise_row<held>(
+        quantising, row,
+        row < shared_begin ? quantising.width : quantising.shared_width,
+        warps[turn]);
 }
 
 constexpr int32_t kChannels = 8;

@@ -33,7 +33,9 @@ struct Gathering {
 
 struct Quantising {
   int32_t width = 0;
+  int32_t shared_width = 0;
   int32_t stride = 0;
+  int32_t num_routed = 0;
   int32_t num_experts = 0;
   const int32_t* begin = nullptr;
   const float* hidden = nullptr;

@@ -32,16 +32,22 @@ TokenMaps token_maps(const char* where, const void* data, int32_t dtype,
   return maps;
 }
 
+ProductMatrix describe_matrix(const glm_matrix& matrix) {
+  ProductMatrix described;
+  described.weights = static_cast<const uint8_t*>(matrix.data);
+  described.channel_scale =
+      matrix.dtype == GLM_DTYPE_F8_E4M3 ? matrix.row_scale : nullptr;
+  described.rows = matrix.rows;
+  described.num_row_tiles = num_row_tiles(matrix.role, matrix.rows);
+  described.num_column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
+  return described;
+}
+
 Product describe(const glm_matrix& matrix) {
   Product product;
-  product.weights = static_cast<const uint8_t*>(matrix.data);
-  product.channel_scale =
-      matrix.dtype == GLM_DTYPE_F8_E4M3 ? matrix.row_scale : nullptr;
+  product.matrix = describe_matrix(matrix);
   product.bias = matrix.bias;
   product.role = matrix.role;
-  product.rows = matrix.rows;
-  product.num_row_tiles = num_row_tiles(matrix.role, matrix.rows);
-  product.num_column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
   return product;
 }
 

@@ -31,7 +31,7 @@ target triple = "x86_64-pc-linux-gnu"
 %25 = type { ptr, i64, i64 }
 %26 = type { i64, i64, i32, i32 }
 %27 = type { i64, i64, ptr, ptr }
-%28 = type { i32, i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, %29, ptr, ptr, ptr, ptr, i32 }
+%28 = type { i32, i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, ptr, ptr, %29, ptr, ptr, ptr, ptr, i32 }
 %29 = type { ptr, ptr, ptr }
 %30 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
 %31 = type { i32, i32, ptr, ptr, ptr }
@@ -41,7 +41,7 @@ target triple = "x86_64-pc-linux-gnu"
 %35 = type { i32, ptr, ptr, ptr }
 %36 = type { i32, ptr, ptr, ptr }
 %37 = type { i32, ptr, ptr, ptr }
-%38 = type { i8, i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %20, %20, i64, i64, i64, i64 }
+%38 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %20, %20, i64, i64, i64, i64 }
 %39 = type { i32, i32, float, ptr, ptr, ptr, %40 }
 %40 = type { ptr, ptr, ptr }
 %41 = type { i32, ptr, %29, ptr, i32 }
@@ -97,7 +97,7 @@ target triple = "x86_64-pc-linux-gnu"
 %91 = type { i32, i32, i32, i32, i32, %89 }
 %92 = type { ptr, ptr, [16 x i8], [4096 x i8] }
 %93 = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %15 }
-%94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i8, i64, i32, i64, i32, i64, i64, i64, [64 x i64], i64, i64, i64, %96, %15, i8, [512 x i8] }
+%94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %96, %15, i8, [512 x i8] }
 %95 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
 %96 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %97 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, i32, [128 x i8] }
@@ -748,8 +748,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.734" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
 @"$string.735" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.736" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.899" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
-@"switch.table.$Checkpoint.read_shards.902" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.900" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
+@"switch.table.$Checkpoint.read_shards.903" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.378" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377", ptr @"$string.378"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -838,7 +838,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6976
+  %37 = getelementptr i8, ptr %26, i64 6456
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -893,19 +893,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 9328
+  %65 = getelementptr i8, ptr %26, i64 8808
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 9416
+  %67 = getelementptr i8, ptr %26, i64 8896
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 9424
+  %70 = getelementptr i8, ptr %26, i64 8904
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 9368
+  %72 = getelementptr i8, ptr %26, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -917,15 +917,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 9432
+  %76 = getelementptr i8, ptr %26, i64 8912
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9581
+  %78 = getelementptr i8, ptr %26, i64 9061
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9582
+  %81 = getelementptr i8, ptr %26, i64 9062
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -954,7 +954,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6984
+  %91 = getelementptr i8, ptr %26, i64 6464
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1032,16 +1032,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9579
+  %124 = getelementptr i8, ptr %26, i64 9059
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 9472
+  %125 = getelementptr i8, ptr %26, i64 8952
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 9368
+  %131 = getelementptr i8, ptr %26, i64 8848
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -8403,7 +8403,7 @@ merge4.i:                                         ; preds = %then2.i.i, %merge1.
   br label %common.ret
 
 common.ret:                                       ; preds = %then2.i.i208, %or.end2.i, %merge.i165, %then25, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i.i", %merge10.i, %merge1.i216, %"$exchange_logits.exit.i", %then2.i218, %merge9, %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit"
-  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %code.0.i122, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i155, %"$attend.exit" ], [ %common.ret.op.i133.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i185, %"$project_output.exit.thread" ], [ %common.ret.op.i.i230, %"$exchange_logits.exit.i" ], [ %935, %merge10.i ], [ 0, %merge1.i216 ], [ %826, %merge9 ], [ %834, %then2.i218 ], [ %code.0.i.i.i, %"$route.exit.i.i" ], [ %612, %or.end2.i ], [ %708, %then2.i.i208 ], [ %495, %then25 ], [ %497, %merge.i165 ], [ %common.ret.op.i199, %"$feed_forward_block.exit" ], [ %588, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %code.0.i122, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i155, %"$attend.exit" ], [ %common.ret.op.i133.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i185, %"$project_output.exit.thread" ], [ %common.ret.op.i.i230, %"$exchange_logits.exit.i" ], [ %929, %merge10.i ], [ 0, %merge1.i216 ], [ %820, %merge9 ], [ %828, %then2.i218 ], [ %code.0.i.i.i, %"$route.exit.i.i" ], [ %612, %or.end2.i ], [ %709, %then2.i.i208 ], [ %495, %then25 ], [ %497, %merge.i165 ], [ %common.ret.op.i199, %"$feed_forward_block.exit" ], [ %588, %"$project_output.exit" ], [ 0, %and.lhs.true ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
@@ -8659,20 +8659,20 @@ forbody.lr.ph:                                    ; preds = %merge5
   %263 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 4
   %264 = getelementptr i8, ptr %0, i64 140
   %265 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 8
-  %266 = getelementptr i8, ptr %0, i64 144
-  %267 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 12
-  %268 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 16
-  %269 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 24
-  %270 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 32
-  %271 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 40
-  %272 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 48
-  %273 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 56
-  %274 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 64
-  %275 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 72
-  %276 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 104
-  %277 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 112
-  %278 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 120
-  %279 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 128
+  %266 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 24
+  %267 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 32
+  %268 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 40
+  %269 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 48
+  %270 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 56
+  %271 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 64
+  %272 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 16
+  %273 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 72
+  %274 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 80
+  %275 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 88
+  %276 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 120
+  %277 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 128
+  %278 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 136
+  %279 = getelementptr inbounds i8, ptr %args.i30.i.i, i64 144
   %wide.trip.count = zext nneg i32 %208 to i64
   br label %forbody
 
@@ -9553,436 +9553,427 @@ merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %mer
 
 merge.i.i204:                                     ; preds = %merge4.i.i.i, %merge.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i.i)
-  %704 = getelementptr i8, ptr %282, i64 2
-  %705 = load i8, ptr %704, align 1
-  %706 = trunc i8 %705 to i1
-  %.val38.i.pre52.i.i = load i8, ptr %628, align 1
-  br i1 %706, label %and.lhs.true.i.i, label %merge1.i.i205
+  %704 = load ptr, ptr %205, align 8
+  %705 = getelementptr i8, ptr %704, i64 136
+  %706 = load i32, ptr %705, align 4
+  %707 = icmp sgt i32 %706, 0
+  %.val41.i.pre54.i.i = load i8, ptr %628, align 1
+  br i1 %707, label %and.lhs.true.i.i, label %merge1.i.i205
 
 then2.i.i208:                                     ; preds = %and.lhs.true.i.i
-  %707 = load ptr, ptr %262, align 8
-  %708 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %301, ptr nonnull %282, ptr %707, ptr %2)
-  %.not27.i.i = icmp eq i32 %708, 0
+  %708 = load ptr, ptr %262, align 8
+  %709 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %301, ptr nonnull %282, ptr %708, ptr %2)
+  %.not27.i.i = icmp eq i32 %709, 0
   br i1 %.not27.i.i, label %merge5.i.i, label %common.ret
 
 and.lhs.true.i.i:                                 ; preds = %merge.i.i204
-  %709 = trunc i8 %.val38.i.pre52.i.i to i1
-  br i1 %709, label %merge1.i.i205, label %then2.i.i208
+  %710 = trunc i8 %.val41.i.pre54.i.i to i1
+  br i1 %710, label %merge1.i.i205, label %then2.i.i208
 
 merge5.i.i:                                       ; preds = %then2.i.i208
-  %710 = load ptr, ptr %262, align 8
-  %.val38.i.pre.i.i = load i8, ptr %628, align 1
+  %711 = load ptr, ptr %262, align 8
+  %.pre.i.i = load ptr, ptr %205, align 8
+  %.val41.i.pre.i.i = load i8, ptr %628, align 1
   br label %merge1.i.i205
 
 merge1.i.i205:                                    ; preds = %merge5.i.i, %and.lhs.true.i.i, %merge.i.i204
-  %.val38.i.i.i = phi i8 [ %.val38.i.pre52.i.i, %and.lhs.true.i.i ], [ %.val38.i.pre.i.i, %merge5.i.i ], [ %.val38.i.pre52.i.i, %merge.i.i204 ]
-  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %710, %merge5.i.i ], [ null, %merge.i.i204 ]
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i30.i.i)
+  %.val41.i.i.i = phi i8 [ %.val41.i.pre54.i.i, %and.lhs.true.i.i ], [ %.val41.i.pre.i.i, %merge5.i.i ], [ %.val41.i.pre54.i.i, %merge.i.i204 ]
+  %712 = phi ptr [ %704, %and.lhs.true.i.i ], [ %.pre.i.i, %merge5.i.i ], [ %704, %merge.i.i204 ]
+  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %711, %merge5.i.i ], [ null, %merge.i.i204 ]
+  call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %args.i30.i.i)
   store i32 %.val.i196, ptr %args.i30.i.i, align 8
-  %711 = load ptr, ptr %205, align 8
-  %712 = getelementptr i8, ptr %711, i64 132
-  %713 = load i32, ptr %712, align 4
-  %714 = and i8 %.val38.i.i.i, 1
-  %715 = zext nneg i8 %714 to i32
-  %716 = add i32 %713, %715
-  store i32 %716, ptr %263, align 4
-  %717 = load i32, ptr %264, align 4
-  store i32 %717, ptr %265, align 8
-  %718 = load i32, ptr %266, align 4
-  %719 = trunc i8 %.val38.i.i.i to i1
-  br i1 %719, label %"$num_merged_here.exit40.i.i.i", label %"$num_merged_here.exit40.thread.i.i.i"
+  %713 = getelementptr i8, ptr %712, i64 132
+  %714 = load i32, ptr %713, align 4
+  %715 = and i8 %.val41.i.i.i, 1
+  %716 = zext nneg i8 %715 to i32
+  %717 = add i32 %714, %716
+  store i32 %717, ptr %263, align 4
+  %718 = load <2 x i32>, ptr %264, align 4
+  store <2 x i32> %718, ptr %265, align 8
+  %719 = getelementptr i8, ptr %282, i64 248
+  store ptr %719, ptr %266, align 8
+  %720 = getelementptr i8, ptr %282, i64 288
+  store ptr %720, ptr %267, align 8
+  %721 = getelementptr i8, ptr %282, i64 328
+  %722 = load i64, ptr %721, align 8
+  store i64 %722, ptr %268, align 8
+  %723 = getelementptr i8, ptr %282, i64 336
+  %724 = load i64, ptr %723, align 8
+  store i64 %724, ptr %269, align 8
+  %725 = getelementptr i8, ptr %282, i64 344
+  %726 = load i64, ptr %725, align 8
+  store i64 %726, ptr %270, align 8
+  %727 = getelementptr i8, ptr %282, i64 352
+  %728 = load i64, ptr %727, align 8
+  store i64 %728, ptr %271, align 8
+  store i32 -1, ptr %272, align 8
+  %729 = trunc i8 %.val41.i.i.i to i1
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %273, i8 0, i64 16, i1 false)
+  br i1 %729, label %then.i.i.i207, label %merge.i.i.i206
 
-"$num_merged_here.exit40.thread.i.i.i":           ; preds = %merge1.i.i205
-  store i32 %718, ptr %267, align 4
-  br label %726
-
-"$num_merged_here.exit40.i.i.i":                  ; preds = %merge1.i.i205
-  %720 = load i8, ptr %704, align 1
-  %.fr5.i.i.i = freeze i8 %720
-  %721 = and i8 %.fr5.i.i.i, 1
-  %722 = zext nneg i8 %721 to i32
-  %723 = add i32 %718, %722
-  store i32 %723, ptr %267, align 4
-  %.not.i49.i.i = icmp eq i8 %721, 0
-  %724 = getelementptr i8, ptr %711, i64 128
-  %725 = load i32, ptr %724, align 4
-  br i1 %.not.i49.i.i, label %726, label %727
-
-726:                                              ; preds = %"$num_merged_here.exit40.i.i.i", %"$num_merged_here.exit40.thread.i.i.i"
-  br label %727
-
-727:                                              ; preds = %726, %"$num_merged_here.exit40.i.i.i"
-  %728 = phi i32 [ -1, %726 ], [ %725, %"$num_merged_here.exit40.i.i.i" ]
-  store i32 %728, ptr %268, align 8
-  %729 = getelementptr i8, ptr %282, i64 248
-  store ptr %729, ptr %269, align 8
-  %730 = getelementptr i8, ptr %282, i64 288
-  store ptr %730, ptr %270, align 8
-  %731 = getelementptr i8, ptr %282, i64 328
-  %732 = load i64, ptr %731, align 8
-  store i64 %732, ptr %271, align 8
-  %733 = getelementptr i8, ptr %282, i64 336
-  %734 = load i64, ptr %733, align 8
-  store i64 %734, ptr %272, align 8
-  %735 = getelementptr i8, ptr %282, i64 344
-  %736 = load i64, ptr %735, align 8
-  store i64 %736, ptr %273, align 8
-  %737 = getelementptr i8, ptr %282, i64 352
-  %738 = load i64, ptr %737, align 8
-  store i64 %738, ptr %274, align 8
-  %739 = load <2 x ptr>, ptr %212, align 8, !noalias !30
-  %740 = load ptr, ptr %214, align 8, !noalias !30
-  %741 = load ptr, ptr %258, align 8
-  %742 = shufflevector <2 x ptr> %739, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %743 = insertelement <4 x ptr> %742, ptr %740, i64 2
-  %744 = insertelement <4 x ptr> %743, ptr %741, i64 3
-  store <4 x ptr> %744, ptr %275, align 8
-  %745 = load ptr, ptr %260, align 8
-  store ptr %745, ptr %276, align 8
-  store ptr %initial.0.i.i, ptr %277, align 8
-  %746 = load ptr, ptr %211, align 8
-  store ptr %746, ptr %278, align 8
-  store i32 1, ptr %279, align 8
-  %747 = load ptr, ptr %116, align 8
-  %.not.i.i31.i.i = icmp eq ptr %747, null
-  br i1 %.not.i.i31.i.i, label %"$Rank.watches_operations.exit.i48.i.i", label %then.i.i32.i.i
-
-"$Rank.watches_operations.exit.i48.i.i":          ; preds = %727
-  %748 = load i8, ptr %229, align 1
-  %749 = trunc i8 %748 to i1
-  %750 = xor i1 %749, true
+then.i.i.i207:                                    ; preds = %merge1.i.i205
+  %730 = getelementptr i8, ptr %712, i64 128
+  %731 = load i32, ptr %730, align 4
+  store i32 %731, ptr %272, align 8
+  store ptr %589, ptr %273, align 8
+  %732 = getelementptr i8, ptr %282, i64 160
+  store ptr %732, ptr %274, align 8
   br label %merge.i.i.i206
 
-then.i.i32.i.i:                                   ; preds = %727
-  %751 = getelementptr i8, ptr %747, i64 20
-  %752 = load i32, ptr %751, align 4
-  %753 = getelementptr i8, ptr %747, i64 16
-  %754 = load i32, ptr %753, align 4
-  %755 = icmp slt i32 %752, %754
-  br i1 %755, label %then.i.i.i45.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
+merge.i.i.i206:                                   ; preds = %then.i.i.i207, %merge1.i.i205
+  %733 = load <2 x ptr>, ptr %212, align 8, !noalias !30
+  %734 = load ptr, ptr %214, align 8, !noalias !30
+  %735 = load ptr, ptr %258, align 8
+  %736 = shufflevector <2 x ptr> %733, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %737 = insertelement <4 x ptr> %736, ptr %734, i64 2
+  %738 = insertelement <4 x ptr> %737, ptr %735, i64 3
+  store <4 x ptr> %738, ptr %275, align 8
+  %739 = load ptr, ptr %260, align 8
+  store ptr %739, ptr %276, align 8
+  store ptr %initial.0.i.i, ptr %277, align 8
+  %740 = load ptr, ptr %211, align 8
+  store ptr %740, ptr %278, align 8
+  store i32 1, ptr %279, align 8
+  %741 = load ptr, ptr %116, align 8
+  %.not.i.i31.i.i = icmp eq ptr %741, null
+  br i1 %.not.i.i31.i.i, label %"$Rank.watches_operations.exit.i51.i.i", label %then.i.i32.i.i
 
-then.i.i.i45.i.i:                                 ; preds = %then.i.i32.i.i
-  %756 = getelementptr i8, ptr %747, i64 48
-  %757 = load ptr, ptr %756, align 8
-  %758 = sext i32 %752 to i64
-  %759 = getelementptr ptr, ptr %757, i64 %758
-  store ptr @"$string.49", ptr %759, align 8
-  %760 = load ptr, ptr %747, align 8
-  %761 = getelementptr i8, ptr %760, i64 400
-  %762 = load ptr, ptr %761, align 8
-  %763 = getelementptr i8, ptr %747, i64 8
+"$Rank.watches_operations.exit.i51.i.i":          ; preds = %merge.i.i.i206
+  %742 = load i8, ptr %229, align 1
+  %743 = trunc i8 %742 to i1
+  %744 = xor i1 %743, true
+  br label %merge1.i35.i.i
+
+then.i.i32.i.i:                                   ; preds = %merge.i.i.i206
+  %745 = getelementptr i8, ptr %741, i64 20
+  %746 = load i32, ptr %745, align 4
+  %747 = getelementptr i8, ptr %741, i64 16
+  %748 = load i32, ptr %747, align 4
+  %749 = icmp slt i32 %746, %748
+  br i1 %749, label %then.i.i.i48.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
+
+then.i.i.i48.i.i:                                 ; preds = %then.i.i32.i.i
+  %750 = getelementptr i8, ptr %741, i64 48
+  %751 = load ptr, ptr %750, align 8
+  %752 = sext i32 %746 to i64
+  %753 = getelementptr ptr, ptr %751, i64 %752
+  store ptr @"$string.49", ptr %753, align 8
+  %754 = load ptr, ptr %741, align 8
+  %755 = getelementptr i8, ptr %754, i64 400
+  %756 = load ptr, ptr %755, align 8
+  %757 = getelementptr i8, ptr %741, i64 8
+  %758 = load ptr, ptr %757, align 8
+  %759 = getelementptr i8, ptr %741, i64 32
+  %760 = load ptr, ptr %759, align 8
+  %761 = load i32, ptr %745, align 4
+  %762 = sext i32 %761 to i64
+  %763 = getelementptr ptr, ptr %760, i64 %762
   %764 = load ptr, ptr %763, align 8
-  %765 = getelementptr i8, ptr %747, i64 32
-  %766 = load ptr, ptr %765, align 8
-  %767 = load i32, ptr %751, align 4
-  %768 = sext i32 %767 to i64
-  %769 = getelementptr ptr, ptr %766, i64 %768
-  %770 = load ptr, ptr %769, align 8
-  %771 = call i32 %762(ptr %764, ptr %770)
-  %.not.i.i.i46.i.i = icmp eq i32 %771, 0
-  br i1 %.not.i.i.i46.i.i, label %or.rhs.i.i.i47.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
+  %765 = call i32 %756(ptr %758, ptr %764)
+  %.not.i.i.i49.i.i = icmp eq i32 %765, 0
+  br i1 %.not.i.i.i49.i.i, label %or.rhs.i.i.i50.i.i, label %"$Profile.begin_operation.exit.i.i33.i.i"
 
-or.rhs.i.i.i47.i.i:                               ; preds = %then.i.i.i45.i.i
-  %772 = getelementptr i8, ptr %747, i64 24
-  %773 = load i8, ptr %772, align 1
-  %774 = and i8 %773, 1
+or.rhs.i.i.i50.i.i:                               ; preds = %then.i.i.i48.i.i
+  %766 = getelementptr i8, ptr %741, i64 24
+  %767 = load i8, ptr %766, align 1
+  %768 = and i8 %767, 1
   br label %"$Profile.begin_operation.exit.i.i33.i.i"
 
-"$Profile.begin_operation.exit.i.i33.i.i":        ; preds = %or.rhs.i.i.i47.i.i, %then.i.i.i45.i.i, %then.i.i32.i.i
-  %.sink.i.i.i34.i.i = phi i8 [ 1, %then.i.i.i45.i.i ], [ %774, %or.rhs.i.i.i47.i.i ], [ 1, %then.i.i32.i.i ]
-  %775 = getelementptr i8, ptr %747, i64 24
-  store i8 %.sink.i.i.i34.i.i, ptr %775, align 1
-  br label %merge.i.i.i206
+"$Profile.begin_operation.exit.i.i33.i.i":        ; preds = %or.rhs.i.i.i50.i.i, %then.i.i.i48.i.i, %then.i.i32.i.i
+  %.sink.i.i.i34.i.i = phi i8 [ 1, %then.i.i.i48.i.i ], [ %768, %or.rhs.i.i.i50.i.i ], [ 1, %then.i.i32.i.i ]
+  %769 = getelementptr i8, ptr %741, i64 24
+  store i8 %.sink.i.i.i34.i.i, ptr %769, align 1
+  br label %merge1.i35.i.i
 
-merge.i.i.i206:                                   ; preds = %"$Profile.begin_operation.exit.i.i33.i.i", %"$Rank.watches_operations.exit.i48.i.i"
-  %.not36.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i33.i.i" ], [ %750, %"$Rank.watches_operations.exit.i48.i.i" ]
+merge1.i35.i.i:                                   ; preds = %"$Profile.begin_operation.exit.i.i33.i.i", %"$Rank.watches_operations.exit.i51.i.i"
+  %.not39.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i33.i.i" ], [ %744, %"$Rank.watches_operations.exit.i51.i.i" ]
   store ptr @"$string.49", ptr %147, align 8
   store i32 %301, ptr %148, align 4
-  %776 = load i64, ptr %149, align 8
-  %777 = add i64 %776, 1
-  store i64 %777, ptr %149, align 8
-  %778 = load ptr, ptr %152, align 8
-  %779 = getelementptr i8, ptr %778, i64 296
-  %780 = load ptr, ptr %779, align 8
-  %781 = load ptr, ptr %156, align 8
-  %782 = call i32 %780(ptr %781, ptr nonnull %args.i30.i.i)
-  %.val.i35.i.i = load i8, ptr %159, align 1
-  %783 = trunc i8 %.val.i35.i.i to i1
-  %spec.select.i.i36.i.i = select i1 %783, i32 9, i32 %782
-  %784 = icmp ne i32 %spec.select.i.i36.i.i, 0
-  %brmerge.i37.i.i = or i1 %.not36.i.i.i, %784
-  br i1 %brmerge.i37.i.i, label %merge1.i41.i.i, label %then2.i.i.i207
+  %770 = load i64, ptr %149, align 8
+  %771 = add i64 %770, 1
+  store i64 %771, ptr %149, align 8
+  %772 = load ptr, ptr %152, align 8
+  %773 = getelementptr i8, ptr %772, i64 296
+  %774 = load ptr, ptr %773, align 8
+  %775 = load ptr, ptr %156, align 8
+  %776 = call i32 %774(ptr %775, ptr nonnull %args.i30.i.i)
+  %.val.i36.i.i = load i8, ptr %159, align 1
+  %777 = trunc i8 %.val.i36.i.i to i1
+  %spec.select.i.i37.i.i = select i1 %777, i32 9, i32 %776
+  %778 = icmp ne i32 %spec.select.i.i37.i.i, 0
+  %brmerge.i38.i.i = or i1 %.not39.i.i.i, %778
+  br i1 %brmerge.i38.i.i, label %merge4.i43.i.i, label %then5.i39.i.i
 
-then2.i.i.i207:                                   ; preds = %merge.i.i.i206
-  %785 = load ptr, ptr %116, align 8
-  %.not.i42.i.i.i = icmp eq ptr %785, null
-  br i1 %.not.i42.i.i.i, label %merge.i.i38.i.i, label %then.i43.i.i.i
+then5.i39.i.i:                                    ; preds = %merge1.i35.i.i
+  %779 = load ptr, ptr %116, align 8
+  %.not.i43.i.i.i = icmp eq ptr %779, null
+  br i1 %.not.i43.i.i.i, label %merge.i.i40.i.i, label %then.i44.i.i.i
 
-then.i43.i.i.i:                                   ; preds = %then2.i.i.i207
-  %786 = getelementptr i8, ptr %785, i64 20
-  %787 = load i32, ptr %786, align 4
-  %788 = getelementptr i8, ptr %785, i64 16
-  %789 = load i32, ptr %788, align 4
-  %790 = icmp slt i32 %787, %789
-  br i1 %790, label %then.i.i44.i.i.i, label %merge.i.i38.i.i
+then.i44.i.i.i:                                   ; preds = %then5.i39.i.i
+  %780 = getelementptr i8, ptr %779, i64 20
+  %781 = load i32, ptr %780, align 4
+  %782 = getelementptr i8, ptr %779, i64 16
+  %783 = load i32, ptr %782, align 4
+  %784 = icmp slt i32 %781, %783
+  br i1 %784, label %then.i.i45.i.i.i, label %merge.i.i40.i.i
 
-then.i.i44.i.i.i:                                 ; preds = %then.i43.i.i.i
-  %791 = load ptr, ptr %785, align 8
-  %792 = getelementptr i8, ptr %791, i64 400
-  %793 = load ptr, ptr %792, align 8
-  %794 = getelementptr i8, ptr %785, i64 8
-  %795 = load ptr, ptr %794, align 8
-  %796 = getelementptr i8, ptr %785, i64 40
-  %797 = load ptr, ptr %796, align 8
-  %798 = sext i32 %787 to i64
-  %799 = getelementptr ptr, ptr %797, i64 %798
-  %800 = load ptr, ptr %799, align 8
-  %801 = call i32 %793(ptr %795, ptr %800)
-  %.not.i.i45.i.i.i = icmp eq i32 %801, 0
-  br i1 %.not.i.i45.i.i.i, label %or.rhs.i.i46.i.i.i, label %or.end.i.i.i44.i.i
+then.i.i45.i.i.i:                                 ; preds = %then.i44.i.i.i
+  %785 = load ptr, ptr %779, align 8
+  %786 = getelementptr i8, ptr %785, i64 400
+  %787 = load ptr, ptr %786, align 8
+  %788 = getelementptr i8, ptr %779, i64 8
+  %789 = load ptr, ptr %788, align 8
+  %790 = getelementptr i8, ptr %779, i64 40
+  %791 = load ptr, ptr %790, align 8
+  %792 = sext i32 %781 to i64
+  %793 = getelementptr ptr, ptr %791, i64 %792
+  %794 = load ptr, ptr %793, align 8
+  %795 = call i32 %787(ptr %789, ptr %794)
+  %.not.i.i46.i.i.i = icmp eq i32 %795, 0
+  br i1 %.not.i.i46.i.i.i, label %or.rhs.i.i47.i.i.i, label %or.end.i.i.i47.i.i
 
-or.rhs.i.i46.i.i.i:                               ; preds = %then.i.i44.i.i.i
-  %802 = getelementptr i8, ptr %785, i64 24
-  %803 = load i8, ptr %802, align 1
-  %804 = and i8 %803, 1
-  br label %or.end.i.i.i44.i.i
+or.rhs.i.i47.i.i.i:                               ; preds = %then.i.i45.i.i.i
+  %796 = getelementptr i8, ptr %779, i64 24
+  %797 = load i8, ptr %796, align 1
+  %798 = and i8 %797, 1
+  br label %or.end.i.i.i47.i.i
 
-or.end.i.i.i44.i.i:                               ; preds = %or.rhs.i.i46.i.i.i, %then.i.i44.i.i.i
-  %805 = phi i8 [ 1, %then.i.i44.i.i.i ], [ %804, %or.rhs.i.i46.i.i.i ]
-  %806 = getelementptr i8, ptr %785, i64 24
-  store i8 %805, ptr %806, align 1
-  %807 = load i32, ptr %786, align 4
-  %808 = add i32 %807, 1
-  store i32 %808, ptr %786, align 4
-  br label %merge.i.i38.i.i
+or.end.i.i.i47.i.i:                               ; preds = %or.rhs.i.i47.i.i.i, %then.i.i45.i.i.i
+  %799 = phi i8 [ 1, %then.i.i45.i.i.i ], [ %798, %or.rhs.i.i47.i.i.i ]
+  %800 = getelementptr i8, ptr %779, i64 24
+  store i8 %799, ptr %800, align 1
+  %801 = load i32, ptr %780, align 4
+  %802 = add i32 %801, 1
+  store i32 %802, ptr %780, align 4
+  br label %merge.i.i40.i.i
 
-merge.i.i38.i.i:                                  ; preds = %or.end.i.i.i44.i.i, %then.i43.i.i.i, %then2.i.i.i207
-  %809 = load i8, ptr %229, align 1
-  %810 = trunc i8 %809 to i1
-  br i1 %810, label %then2.i.i40.i.i, label %"$routed_experts.exit.i.i"
+merge.i.i40.i.i:                                  ; preds = %or.end.i.i.i47.i.i, %then.i44.i.i.i, %then5.i39.i.i
+  %803 = load i8, ptr %229, align 1
+  %804 = trunc i8 %803 to i1
+  br i1 %804, label %then2.i.i42.i.i, label %"$routed_experts.exit.i.i"
 
-then2.i.i40.i.i:                                  ; preds = %merge.i.i38.i.i
-  %811 = load ptr, ptr %152, align 8
-  %812 = getelementptr i8, ptr %811, i64 136
-  %813 = load ptr, ptr %812, align 8
-  %814 = load ptr, ptr %156, align 8
-  %815 = call i32 %813(ptr %814)
-  br label %merge1.i41.i.i
+then2.i.i42.i.i:                                  ; preds = %merge.i.i40.i.i
+  %805 = load ptr, ptr %152, align 8
+  %806 = getelementptr i8, ptr %805, i64 136
+  %807 = load ptr, ptr %806, align 8
+  %808 = load ptr, ptr %156, align 8
+  %809 = call i32 %807(ptr %808)
+  br label %merge4.i43.i.i
 
-merge1.i41.i.i:                                   ; preds = %then2.i.i40.i.i, %merge.i.i.i206
-  %code.0.i42.i.i = phi i32 [ %spec.select.i.i36.i.i, %merge.i.i.i206 ], [ %815, %then2.i.i40.i.i ]
-  %.not34.i.i.i = icmp eq i32 %code.0.i42.i.i, 0
-  br i1 %.not34.i.i.i, label %"$routed_experts.exit.i.i", label %then5.i43.i.i
+merge4.i43.i.i:                                   ; preds = %then2.i.i42.i.i, %merge1.i35.i.i
+  %code.0.i44.i.i = phi i32 [ %spec.select.i.i37.i.i, %merge1.i35.i.i ], [ %809, %then2.i.i42.i.i ]
+  %.not.i45.i.i = icmp eq i32 %code.0.i44.i.i, 0
+  br i1 %.not.i45.i.i, label %"$routed_experts.exit.i.i", label %then8.i46.i.i
 
-then5.i43.i.i:                                    ; preds = %merge1.i41.i.i
+then8.i46.i.i:                                    ; preds = %merge4.i43.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i29.i.i)
   store i8 0, ptr %cause.i.i29.i.i, align 8
-  %816 = load ptr, ptr %152, align 8
-  %817 = getelementptr i8, ptr %816, i64 64
-  %818 = load ptr, ptr %817, align 8
-  %819 = load ptr, ptr %156, align 8
-  call void %818(ptr %819, ptr nonnull %cause.i.i29.i.i)
+  %810 = load ptr, ptr %152, align 8
+  %811 = getelementptr i8, ptr %810, i64 64
+  %812 = load ptr, ptr %811, align 8
+  %813 = load ptr, ptr %156, align 8
+  call void %812(ptr %813, ptr nonnull %cause.i.i29.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i29.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i29.i.i)
   br label %"$routed_experts.exit.i.i"
 
-"$routed_experts.exit.i.i":                       ; preds = %then5.i43.i.i, %merge1.i41.i.i, %merge.i.i38.i.i
-  %common.ret.op.i39.i.i = phi i32 [ %code.0.i42.i.i, %then5.i43.i.i ], [ 0, %merge1.i41.i.i ], [ 0, %merge.i.i38.i.i ]
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i30.i.i)
+"$routed_experts.exit.i.i":                       ; preds = %then8.i46.i.i, %merge4.i43.i.i, %merge.i.i40.i.i
+  %common.ret.op.i41.i.i = phi i32 [ %code.0.i44.i.i, %then8.i46.i.i ], [ 0, %merge4.i43.i.i ], [ 0, %merge.i.i40.i.i ]
+  call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %args.i30.i.i)
   br label %"$feed_forward_block.exit"
 
 merge3.i:                                         ; preds = %merge.i200
-  %820 = load ptr, ptr %211, align 8
-  %821 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %301, ptr nonnull %282, ptr %820, ptr %2)
+  %814 = load ptr, ptr %211, align 8
+  %815 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %301, ptr nonnull %282, ptr %814, ptr %2)
   br label %"$feed_forward_block.exit"
 
 "$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge3.i
-  %common.ret.op.i199 = phi i32 [ %821, %merge3.i ], [ %common.ret.op.i39.i.i, %"$routed_experts.exit.i.i" ]
+  %common.ret.op.i199 = phi i32 [ %815, %merge3.i ], [ %common.ret.op.i41.i.i, %"$routed_experts.exit.i.i" ]
   %.not106 = icmp eq i32 %common.ret.op.i199, 0
   br i1 %.not106, label %forcond, label %common.ret
 
 merge9:                                           ; preds = %forcond, %merge5
   %.val40.i = phi ptr [ %199, %merge5 ], [ %.val26.i197, %forcond ]
   %.val39.i212 = phi i32 [ %198, %merge5 ], [ %.val.i196, %forcond ]
-  %822 = getelementptr i8, ptr %0, i64 1624
-  %823 = load ptr, ptr %822, align 8
-  %824 = getelementptr i8, ptr %0, i64 88
-  %825 = load ptr, ptr %824, align 8
-  %826 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val39.i212, ptr %.val40.i, i32 -1, ptr %823, ptr %825, i1 zeroext true, i1 zeroext false, ptr %2)
-  %.not.i213 = icmp eq i32 %826, 0
+  %816 = getelementptr i8, ptr %0, i64 1624
+  %817 = load ptr, ptr %816, align 8
+  %818 = getelementptr i8, ptr %0, i64 88
+  %819 = load ptr, ptr %818, align 8
+  %820 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, i32 %.val39.i212, ptr %.val40.i, i32 -1, ptr %817, ptr %819, i1 zeroext true, i1 zeroext false, ptr %2)
+  %.not.i213 = icmp eq i32 %820, 0
   br i1 %.not.i213, label %merge.i215, label %common.ret
 
 merge.i215:                                       ; preds = %merge9
-  %827 = getelementptr i8, ptr %0, i64 136
-  %828 = load i8, ptr %827, align 1
-  %829 = trunc i8 %828 to i1
-  br i1 %829, label %then2.i218, label %merge1.i216
+  %821 = getelementptr i8, ptr %0, i64 136
+  %822 = load i8, ptr %821, align 1
+  %823 = trunc i8 %822 to i1
+  br i1 %823, label %then2.i218, label %merge1.i216
 
 then2.i218:                                       ; preds = %merge.i215
-  %830 = getelementptr i8, ptr %1, i64 16
-  %831 = load i32, ptr %830, align 4
-  %832 = getelementptr i8, ptr %0, i64 1736
-  %833 = load ptr, ptr %832, align 8
+  %824 = getelementptr i8, ptr %1, i64 16
+  %825 = load i32, ptr %824, align 4
+  %826 = getelementptr i8, ptr %0, i64 1736
+  %827 = load ptr, ptr %826, align 8
   %.val42.i = load ptr, ptr %.sroa.479.0.rows.sroa_idx, align 8
-  %834 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val42.i, i32 0, i32 %831, ptr %833, ptr %2)
-  %.not35.i = icmp eq i32 %834, 0
+  %828 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val42.i, i32 0, i32 %825, ptr %827, ptr %2)
+  %.not35.i = icmp eq i32 %828, 0
   br i1 %.not35.i, label %merge5.i219, label %common.ret
 
 merge5.i219:                                      ; preds = %then2.i218
-  %.val43.i = load i32, ptr %830, align 4
+  %.val43.i = load i32, ptr %824, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i211)
-  %835 = sext i32 %.val43.i to i64
-  store i64 %835, ptr %args.i.i211, align 8
-  %836 = getelementptr i8, ptr %0, i64 156
-  %837 = load i32, ptr %836, align 4
-  %838 = sext i32 %837 to i64
-  %839 = shl nsw i64 %838, 2
-  %840 = getelementptr inbounds i8, ptr %args.i.i211, i64 8
-  store i64 %839, ptr %840, align 8
-  %841 = getelementptr inbounds i8, ptr %args.i.i211, i64 16
-  %842 = load <2 x ptr>, ptr %832, align 8
-  store <2 x ptr> %842, ptr %841, align 8
-  %843 = load ptr, ptr %116, align 8
-  %.not.i.i.i220 = icmp eq ptr %843, null
+  %829 = sext i32 %.val43.i to i64
+  store i64 %829, ptr %args.i.i211, align 8
+  %830 = getelementptr i8, ptr %0, i64 156
+  %831 = load i32, ptr %830, align 4
+  %832 = sext i32 %831 to i64
+  %833 = shl nsw i64 %832, 2
+  %834 = getelementptr inbounds i8, ptr %args.i.i211, i64 8
+  store i64 %833, ptr %834, align 8
+  %835 = getelementptr inbounds i8, ptr %args.i.i211, i64 16
+  %836 = load <2 x ptr>, ptr %826, align 8
+  store <2 x ptr> %836, ptr %835, align 8
+  %837 = load ptr, ptr %116, align 8
+  %.not.i.i.i220 = icmp eq ptr %837, null
   br i1 %.not.i.i.i220, label %"$Rank.watches_operations.exit.i.i240", label %then.i.i.i221
 
 "$Rank.watches_operations.exit.i.i240":           ; preds = %merge5.i219
-  %844 = getelementptr i8, ptr %0, i64 1912
-  %845 = load i8, ptr %844, align 1
-  %846 = trunc i8 %845 to i1
-  %847 = xor i1 %846, true
+  %838 = getelementptr i8, ptr %0, i64 1912
+  %839 = load i8, ptr %838, align 1
+  %840 = trunc i8 %839 to i1
+  %841 = xor i1 %840, true
   br label %merge.i.i224
 
 then.i.i.i221:                                    ; preds = %merge5.i219
-  %848 = getelementptr i8, ptr %843, i64 20
-  %849 = load i32, ptr %848, align 4
-  %850 = getelementptr i8, ptr %843, i64 16
-  %851 = load i32, ptr %850, align 4
-  %852 = icmp slt i32 %849, %851
-  br i1 %852, label %then.i.i.i.i237, label %"$Profile.begin_operation.exit.i.i.i222"
+  %842 = getelementptr i8, ptr %837, i64 20
+  %843 = load i32, ptr %842, align 4
+  %844 = getelementptr i8, ptr %837, i64 16
+  %845 = load i32, ptr %844, align 4
+  %846 = icmp slt i32 %843, %845
+  br i1 %846, label %then.i.i.i.i237, label %"$Profile.begin_operation.exit.i.i.i222"
 
 then.i.i.i.i237:                                  ; preds = %then.i.i.i221
-  %853 = getelementptr i8, ptr %843, i64 48
-  %854 = load ptr, ptr %853, align 8
-  %855 = sext i32 %849 to i64
-  %856 = getelementptr ptr, ptr %854, i64 %855
-  store ptr @"$string.51", ptr %856, align 8
-  %857 = load ptr, ptr %843, align 8
-  %858 = getelementptr i8, ptr %857, i64 400
-  %859 = load ptr, ptr %858, align 8
-  %860 = getelementptr i8, ptr %843, i64 8
+  %847 = getelementptr i8, ptr %837, i64 48
+  %848 = load ptr, ptr %847, align 8
+  %849 = sext i32 %843 to i64
+  %850 = getelementptr ptr, ptr %848, i64 %849
+  store ptr @"$string.51", ptr %850, align 8
+  %851 = load ptr, ptr %837, align 8
+  %852 = getelementptr i8, ptr %851, i64 400
+  %853 = load ptr, ptr %852, align 8
+  %854 = getelementptr i8, ptr %837, i64 8
+  %855 = load ptr, ptr %854, align 8
+  %856 = getelementptr i8, ptr %837, i64 32
+  %857 = load ptr, ptr %856, align 8
+  %858 = load i32, ptr %842, align 4
+  %859 = sext i32 %858 to i64
+  %860 = getelementptr ptr, ptr %857, i64 %859
   %861 = load ptr, ptr %860, align 8
-  %862 = getelementptr i8, ptr %843, i64 32
-  %863 = load ptr, ptr %862, align 8
-  %864 = load i32, ptr %848, align 4
-  %865 = sext i32 %864 to i64
-  %866 = getelementptr ptr, ptr %863, i64 %865
-  %867 = load ptr, ptr %866, align 8
-  %868 = call i32 %859(ptr %861, ptr %867)
-  %.not.i.i.i.i238 = icmp eq i32 %868, 0
+  %862 = call i32 %853(ptr %855, ptr %861)
+  %.not.i.i.i.i238 = icmp eq i32 %862, 0
   br i1 %.not.i.i.i.i238, label %or.rhs.i.i.i.i239, label %"$Profile.begin_operation.exit.i.i.i222"
 
 or.rhs.i.i.i.i239:                                ; preds = %then.i.i.i.i237
-  %869 = getelementptr i8, ptr %843, i64 24
-  %870 = load i8, ptr %869, align 1
-  %871 = and i8 %870, 1
+  %863 = getelementptr i8, ptr %837, i64 24
+  %864 = load i8, ptr %863, align 1
+  %865 = and i8 %864, 1
   br label %"$Profile.begin_operation.exit.i.i.i222"
 
 "$Profile.begin_operation.exit.i.i.i222":         ; preds = %or.rhs.i.i.i.i239, %then.i.i.i.i237, %then.i.i.i221
-  %.sink.i.i.i.i223 = phi i8 [ 1, %then.i.i.i.i237 ], [ %871, %or.rhs.i.i.i.i239 ], [ 1, %then.i.i.i221 ]
-  %872 = getelementptr i8, ptr %843, i64 24
-  store i8 %.sink.i.i.i.i223, ptr %872, align 1
+  %.sink.i.i.i.i223 = phi i8 [ 1, %then.i.i.i.i237 ], [ %865, %or.rhs.i.i.i.i239 ], [ 1, %then.i.i.i221 ]
+  %866 = getelementptr i8, ptr %837, i64 24
+  store i8 %.sink.i.i.i.i223, ptr %866, align 1
   br label %merge.i.i224
 
 merge.i.i224:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i222", %"$Rank.watches_operations.exit.i.i240"
-  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i222" ], [ %847, %"$Rank.watches_operations.exit.i.i240" ]
+  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i222" ], [ %841, %"$Rank.watches_operations.exit.i.i240" ]
   store ptr @"$string.51", ptr %147, align 8
   store i32 -1, ptr %148, align 4
-  %873 = load i64, ptr %149, align 8
-  %874 = add i64 %873, 1
-  store i64 %874, ptr %149, align 8
-  %875 = load ptr, ptr %152, align 8
-  %876 = getelementptr i8, ptr %875, i64 312
-  %877 = load ptr, ptr %876, align 8
-  %878 = load ptr, ptr %156, align 8
-  %879 = call i32 %877(ptr %878, ptr nonnull %args.i.i211)
+  %867 = load i64, ptr %149, align 8
+  %868 = add i64 %867, 1
+  store i64 %868, ptr %149, align 8
+  %869 = load ptr, ptr %152, align 8
+  %870 = getelementptr i8, ptr %869, i64 312
+  %871 = load ptr, ptr %870, align 8
+  %872 = load ptr, ptr %156, align 8
+  %873 = call i32 %871(ptr %872, ptr nonnull %args.i.i211)
   %.val.i.i225 = load i8, ptr %159, align 1
-  %880 = trunc i8 %.val.i.i225 to i1
-  %spec.select.i.i.i226 = select i1 %880, i32 9, i32 %879
-  %881 = icmp ne i32 %spec.select.i.i.i226, 0
-  %brmerge.i.i227 = or i1 %.not22.i.i, %881
+  %874 = trunc i8 %.val.i.i225 to i1
+  %spec.select.i.i.i226 = select i1 %874, i32 9, i32 %873
+  %875 = icmp ne i32 %spec.select.i.i.i226, 0
+  %brmerge.i.i227 = or i1 %.not22.i.i, %875
   br i1 %brmerge.i.i227, label %merge1.i.i232, label %then2.i.i228
 
 then2.i.i228:                                     ; preds = %merge.i.i224
-  %882 = load ptr, ptr %116, align 8
-  %.not.i25.i.i = icmp eq ptr %882, null
+  %876 = load ptr, ptr %116, align 8
+  %.not.i25.i.i = icmp eq ptr %876, null
   br i1 %.not.i25.i.i, label %merge.i.i.i229, label %then.i26.i.i
 
 then.i26.i.i:                                     ; preds = %then2.i.i228
-  %883 = getelementptr i8, ptr %882, i64 20
-  %884 = load i32, ptr %883, align 4
-  %885 = getelementptr i8, ptr %882, i64 16
-  %886 = load i32, ptr %885, align 4
-  %887 = icmp slt i32 %884, %886
-  br i1 %887, label %then.i.i27.i.i, label %merge.i.i.i229
+  %877 = getelementptr i8, ptr %876, i64 20
+  %878 = load i32, ptr %877, align 4
+  %879 = getelementptr i8, ptr %876, i64 16
+  %880 = load i32, ptr %879, align 4
+  %881 = icmp slt i32 %878, %880
+  br i1 %881, label %then.i.i27.i.i, label %merge.i.i.i229
 
 then.i.i27.i.i:                                   ; preds = %then.i26.i.i
-  %888 = load ptr, ptr %882, align 8
-  %889 = getelementptr i8, ptr %888, i64 400
-  %890 = load ptr, ptr %889, align 8
-  %891 = getelementptr i8, ptr %882, i64 8
-  %892 = load ptr, ptr %891, align 8
-  %893 = getelementptr i8, ptr %882, i64 40
-  %894 = load ptr, ptr %893, align 8
-  %895 = sext i32 %884 to i64
-  %896 = getelementptr ptr, ptr %894, i64 %895
-  %897 = load ptr, ptr %896, align 8
-  %898 = call i32 %890(ptr %892, ptr %897)
-  %.not.i.i28.i.i = icmp eq i32 %898, 0
+  %882 = load ptr, ptr %876, align 8
+  %883 = getelementptr i8, ptr %882, i64 400
+  %884 = load ptr, ptr %883, align 8
+  %885 = getelementptr i8, ptr %876, i64 8
+  %886 = load ptr, ptr %885, align 8
+  %887 = getelementptr i8, ptr %876, i64 40
+  %888 = load ptr, ptr %887, align 8
+  %889 = sext i32 %878 to i64
+  %890 = getelementptr ptr, ptr %888, i64 %889
+  %891 = load ptr, ptr %890, align 8
+  %892 = call i32 %884(ptr %886, ptr %891)
+  %.not.i.i28.i.i = icmp eq i32 %892, 0
   br i1 %.not.i.i28.i.i, label %or.rhs.i.i29.i.i, label %or.end.i.i.i.i236
 
 or.rhs.i.i29.i.i:                                 ; preds = %then.i.i27.i.i
-  %899 = getelementptr i8, ptr %882, i64 24
-  %900 = load i8, ptr %899, align 1
-  %901 = and i8 %900, 1
+  %893 = getelementptr i8, ptr %876, i64 24
+  %894 = load i8, ptr %893, align 1
+  %895 = and i8 %894, 1
   br label %or.end.i.i.i.i236
 
 or.end.i.i.i.i236:                                ; preds = %or.rhs.i.i29.i.i, %then.i.i27.i.i
-  %902 = phi i8 [ 1, %then.i.i27.i.i ], [ %901, %or.rhs.i.i29.i.i ]
-  %903 = getelementptr i8, ptr %882, i64 24
-  store i8 %902, ptr %903, align 1
-  %904 = load i32, ptr %883, align 4
-  %905 = add i32 %904, 1
-  store i32 %905, ptr %883, align 4
+  %896 = phi i8 [ 1, %then.i.i27.i.i ], [ %895, %or.rhs.i.i29.i.i ]
+  %897 = getelementptr i8, ptr %876, i64 24
+  store i8 %896, ptr %897, align 1
+  %898 = load i32, ptr %877, align 4
+  %899 = add i32 %898, 1
+  store i32 %899, ptr %877, align 4
   br label %merge.i.i.i229
 
 merge.i.i.i229:                                   ; preds = %or.end.i.i.i.i236, %then.i26.i.i, %then2.i.i228
-  %906 = getelementptr i8, ptr %0, i64 1912
-  %907 = load i8, ptr %906, align 1
-  %908 = trunc i8 %907 to i1
-  br i1 %908, label %then2.i.i.i231, label %"$exchange_logits.exit.i"
+  %900 = getelementptr i8, ptr %0, i64 1912
+  %901 = load i8, ptr %900, align 1
+  %902 = trunc i8 %901 to i1
+  br i1 %902, label %then2.i.i.i231, label %"$exchange_logits.exit.i"
 
 then2.i.i.i231:                                   ; preds = %merge.i.i.i229
-  %909 = load ptr, ptr %152, align 8
-  %910 = getelementptr i8, ptr %909, i64 136
-  %911 = load ptr, ptr %910, align 8
-  %912 = load ptr, ptr %156, align 8
-  %913 = call i32 %911(ptr %912)
+  %903 = load ptr, ptr %152, align 8
+  %904 = getelementptr i8, ptr %903, i64 136
+  %905 = load ptr, ptr %904, align 8
+  %906 = load ptr, ptr %156, align 8
+  %907 = call i32 %905(ptr %906)
   br label %merge1.i.i232
 
 merge1.i.i232:                                    ; preds = %then2.i.i.i231, %merge.i.i224
-  %code.0.i.i233 = phi i32 [ %spec.select.i.i.i226, %merge.i.i224 ], [ %913, %then2.i.i.i231 ]
+  %code.0.i.i233 = phi i32 [ %spec.select.i.i.i226, %merge.i.i224 ], [ %907, %then2.i.i.i231 ]
   %.not.i.i234 = icmp eq i32 %code.0.i.i233, 0
   br i1 %.not.i.i234, label %"$exchange_logits.exit.i", label %then5.i.i235
 
 then5.i.i235:                                     ; preds = %merge1.i.i232
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i210)
   store i8 0, ptr %cause.i.i.i210, align 8
-  %914 = load ptr, ptr %152, align 8
-  %915 = getelementptr i8, ptr %914, i64 64
-  %916 = load ptr, ptr %915, align 8
-  %917 = load ptr, ptr %156, align 8
-  call void %916(ptr %917, ptr nonnull %cause.i.i.i210)
+  %908 = load ptr, ptr %152, align 8
+  %909 = getelementptr i8, ptr %908, i64 64
+  %910 = load ptr, ptr %909, align 8
+  %911 = load ptr, ptr %156, align 8
+  call void %910(ptr %911, ptr nonnull %cause.i.i.i210)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i210, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i210)
   br label %"$exchange_logits.exit.i"
@@ -9994,30 +9985,30 @@ then5.i.i235:                                     ; preds = %merge1.i.i232
 
 merge1.i216:                                      ; preds = %merge.i215
   %.val.i217 = load i32, ptr %0, align 4
-  %918 = getelementptr i8, ptr %0, i64 4
-  %.val36.i = load i32, ptr %918, align 4
-  %919 = getelementptr i8, ptr %1, i64 16
-  %.val37.i = load i32, ptr %919, align 4
-  %920 = sext i32 %.val37.i to i64
-  %921 = sext i32 %.val36.i to i64
-  %922 = add nsw i64 %921, -1
-  %923 = add nsw i64 %922, %920
-  %924 = sdiv i64 %923, %921
-  %925 = trunc i64 %924 to i32
-  %926 = mul i32 %.val.i217, %925
-  %927 = call i32 @llvm.smax.i32(i32 %926, i32 0)
-  %928 = call i32 @llvm.smin.i32(i32 %927, i32 %.val37.i)
-  %929 = sub i32 %.val37.i, %928
-  %930 = call i32 @llvm.smax.i32(i32 %929, i32 0)
-  %931 = call i32 @llvm.smin.i32(i32 %930, i32 %925)
-  %932 = icmp eq i32 %931, 0
-  br i1 %932, label %common.ret, label %merge10.i
+  %912 = getelementptr i8, ptr %0, i64 4
+  %.val36.i = load i32, ptr %912, align 4
+  %913 = getelementptr i8, ptr %1, i64 16
+  %.val37.i = load i32, ptr %913, align 4
+  %914 = sext i32 %.val37.i to i64
+  %915 = sext i32 %.val36.i to i64
+  %916 = add nsw i64 %915, -1
+  %917 = add nsw i64 %916, %914
+  %918 = sdiv i64 %917, %915
+  %919 = trunc i64 %918 to i32
+  %920 = mul i32 %.val.i217, %919
+  %921 = call i32 @llvm.smax.i32(i32 %920, i32 0)
+  %922 = call i32 @llvm.smin.i32(i32 %921, i32 %.val37.i)
+  %923 = sub i32 %.val37.i, %922
+  %924 = call i32 @llvm.smax.i32(i32 %923, i32 0)
+  %925 = call i32 @llvm.smin.i32(i32 %924, i32 %919)
+  %926 = icmp eq i32 %925, 0
+  br i1 %926, label %common.ret, label %merge10.i
 
 merge10.i:                                        ; preds = %merge1.i216
-  %933 = getelementptr i8, ptr %0, i64 1744
-  %934 = load ptr, ptr %933, align 8
+  %927 = getelementptr i8, ptr %0, i64 1744
+  %928 = load ptr, ptr %927, align 8
   %.val41.i = load ptr, ptr %.sroa.479.0.rows.sroa_idx, align 8
-  %935 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val41.i, i32 %928, i32 %931, ptr %934, ptr %2)
+  %929 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val41.i, i32 %922, i32 %925, ptr %928, ptr %2)
   br label %common.ret
 }
 
@@ -11940,7 +11931,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6976
+  %35 = getelementptr i8, ptr %24, i64 6456
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -12144,7 +12135,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10728
+  %28 = getelementptr i8, ptr %22, i64 10208
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -17877,7 +17868,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.899", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i"
 
@@ -22084,7 +22075,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.899", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit"
 
@@ -30005,7 +29996,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.899", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
 
@@ -30264,7 +30255,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.899", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
 
@@ -30859,7 +30850,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.902", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.903", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -33234,13 +33225,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8472
+  %28 = getelementptr i8, ptr %22, i64 7952
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8500
+  %30 = getelementptr i8, ptr %22, i64 7980
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -34089,7 +34080,7 @@ then2.i.i71.i:                                    ; preds = %then18.i
 
 merge13.i:                                        ; preds = %merge1.i38
   %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 10, ptr %91, ptr %3)
+  %92 = call i32 %83(i32 11, ptr %91, ptr %3)
   %.not.i39 = icmp eq i32 %92, 0
   br i1 %.not.i39, label %merge21.i, label %then8
 
@@ -34110,7 +34101,7 @@ or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
 
 or.lhs.false28.i:                                 ; preds = %merge21.i
   %97 = load i32, ptr %93, align 4
-  %.not63.i = icmp eq i32 %97, 10
+  %.not63.i = icmp eq i32 %97, 11
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
@@ -34226,7 +34217,7 @@ entry:
   br i1 %.not, label %merge.i.i.i.i1109, label %common.ret
 
 common.ret:                                       ; preds = %entry, %"$write_plan.exit"
-  %common.ret.op = phi i32 [ %1649, %"$write_plan.exit" ], [ %6, %entry ]
+  %common.ret.op = phi i32 [ %1648, %"$write_plan.exit" ], [ %6, %entry ]
   ret i32 %common.ret.op
 
 merge.i.i.i.i1109:                                ; preds = %entry
@@ -36173,11 +36164,11 @@ then2.i.i.i.i731:                                 ; preds = %merge.i.i.i.i730
 
 "$JsonWriter.integer.exit747":                    ; preds = %then.i.i.i.i736, %merge.i.i.i.i730, %then2.i.i.i.i731
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i727)
-  %671 = getelementptr inbounds i8, ptr %made, i64 1024
+  %671 = getelementptr inbounds i8, ptr %made, i64 504
   %672 = load i8, ptr %671, align 8
   %673 = icmp ne i8 %672, 0
   call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %out, ptr nonnull @"$string.568", i1 zeroext %673)
-  %674 = getelementptr inbounds i8, ptr %made, i64 1025
+  %674 = getelementptr inbounds i8, ptr %made, i64 505
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.569")
   %675 = load i64, ptr %9, align 8
   %676 = add i64 %675, 1
@@ -38406,9 +38397,9 @@ then.i3.i190:                                     ; preds = %merge.i.i.i.i185
   br i1 %1383, label %forbody.lr.ph.i, label %merge.i
 
 forbody.lr.ph.i:                                  ; preds = %"$JsonWriter.open.exit201"
-  %1384 = getelementptr inbounds i8, ptr %made, i64 400
-  %1385 = getelementptr inbounds i8, ptr %made, i64 920
-  %1386 = getelementptr inbounds i8, ptr %made, i64 928
+  %1384 = getelementptr inbounds i8, ptr %made, i64 384
+  %1385 = getelementptr inbounds i8, ptr %made, i64 400
+  %1386 = getelementptr inbounds i8, ptr %made, i64 408
   %1387 = getelementptr inbounds i8, ptr %made, i64 328
   %1388 = getelementptr inbounds i8, ptr %out, i64 24
   %wide.trip.count.i = zext nneg i32 %1382 to i64
@@ -38418,63 +38409,62 @@ forbody.i:                                        ; preds = %"$write_rank.exit.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %"$write_rank.exit.i" ]
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %shape.i.i.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i.i, ptr nonnull readonly %made), !noalias !67
-  %1389 = getelementptr i64, ptr %1384, i64 %indvars.iv.i
-  %1390 = load i64, ptr %1389, align 8, !noalias !67
-  %1391 = load i64, ptr %528, align 8, !noalias !67
-  %1392 = load i32, ptr %555, align 8, !noalias !67
+  %1389 = load i64, ptr %1384, align 8, !noalias !67
+  %1390 = load i64, ptr %528, align 8, !noalias !67
+  %1391 = load i32, ptr %555, align 8, !noalias !67
   call void @llvm.lifetime.start.p0(i64 1624, ptr nonnull %unbound.i.i.i.i), !noalias !67
-  %1393 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i.i, ptr nonnull %shape.i.i.i, ptr null), !noalias !67
+  %1392 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i.i, ptr nonnull %shape.i.i.i, ptr null), !noalias !67
   call void @llvm.lifetime.end.p0(i64 1624, ptr nonnull %unbound.i.i.i.i), !noalias !67
-  %1394 = load i64, ptr %1385, align 8, !noalias !67
-  %1395 = icmp eq i64 %indvars.iv.i, 0
-  %1396 = load i64, ptr %1386, align 8
-  %spec.select = select i1 %1395, i64 %1396, i64 0
-  %1397 = load i64, ptr %644, align 8, !noalias !67
-  %1398 = load i8, ptr %1387, align 8, !noalias !67
-  %1399 = trunc i8 %1398 to i1
-  %1400 = load i32, ptr %168, align 4
-  %1401 = sext i32 %1400 to i64
-  %common.ret.op.i.i.i134.i = select i1 %1399, i64 %1401, i64 1
-  %1402 = sext i32 %1392 to i64
-  %1403 = mul i64 %1391, %1402
-  %1404 = add i64 %1403, %1390
-  %1405 = add i64 %1404, %1393
-  %1406 = sdiv i64 %1397, %common.ret.op.i.i.i134.i
+  %1393 = load i64, ptr %1385, align 8, !noalias !67
+  %1394 = icmp eq i64 %indvars.iv.i, 0
+  %1395 = load i64, ptr %1386, align 8
+  %spec.select = select i1 %1394, i64 %1395, i64 0
+  %1396 = load i64, ptr %644, align 8, !noalias !67
+  %1397 = load i8, ptr %1387, align 8, !noalias !67
+  %1398 = trunc i8 %1397 to i1
+  %1399 = load i32, ptr %168, align 4
+  %1400 = sext i32 %1399 to i64
+  %common.ret.op.i.i.i134.i = select i1 %1398, i64 %1400, i64 1
+  %1401 = sext i32 %1391 to i64
+  %1402 = mul i64 %1390, %1401
+  %1403 = add i64 %1402, %1389
+  %1404 = add i64 %1403, %1392
+  %1405 = sdiv i64 %1396, %common.ret.op.i.i.i134.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %shape.i.i.i)
-  %1407 = load i8, ptr %7, align 8
-  %1408 = trunc i8 %1407 to i1
+  %1406 = load i8, ptr %7, align 8
+  %1407 = trunc i8 %1406 to i1
   %.pre1128 = load i64, ptr %9, align 8
-  br i1 %1408, label %then.i.i171, label %"$JsonWriter.separate.exit.i168"
+  br i1 %1407, label %then.i.i171, label %"$JsonWriter.separate.exit.i168"
 
 then.i.i171:                                      ; preds = %forbody.i
-  %1409 = add i64 %.pre1128, 1
-  %1410 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i172 = icmp slt i64 %1410, %1409
+  %1408 = add i64 %.pre1128, 1
+  %1409 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i172 = icmp slt i64 %1409, %1408
   %.pre.i.i.i.i173 = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i172, label %merge.i.i.i.i.i175, label %"$Vector.push.86.exit.thread.i.i.i174"
 
 merge.i.i.i.i.i175:                               ; preds = %then.i.i171
-  %1411 = shl i64 %1410, 1
-  %spec.select.i.i.i.i.i176 = call i64 @llvm.smax.i64(i64 %1411, i64 %1409)
+  %1410 = shl i64 %1409, 1
+  %spec.select.i.i.i.i.i176 = call i64 @llvm.smax.i64(i64 %1410, i64 %1408)
   %spec.store.select.i.i.i.i.i177 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176, i64 8)
-  %1412 = call ptr @realloc(ptr %.pre.i.i.i.i173, i64 %spec.store.select.i.i.i.i.i177)
-  %1413 = icmp eq ptr %1412, null
-  br i1 %1413, label %then.i.i.i180, label %merge7.i.i.i.i.i178
+  %1411 = call ptr @realloc(ptr %.pre.i.i.i.i173, i64 %spec.store.select.i.i.i.i.i177)
+  %1412 = icmp eq ptr %1411, null
+  br i1 %1412, label %then.i.i.i180, label %merge7.i.i.i.i.i178
 
 merge7.i.i.i.i.i178:                              ; preds = %merge.i.i.i.i.i175
-  store ptr %1412, ptr %out, align 8
+  store ptr %1411, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i177, ptr %10, align 8
   %.pre10.i.i.i.i179 = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i174"
 
 "$Vector.push.86.exit.thread.i.i.i174":           ; preds = %merge7.i.i.i.i.i178, %then.i.i171
-  %1414 = phi i64 [ %.pre10.i.i.i.i179, %merge7.i.i.i.i.i178 ], [ %.pre1128, %then.i.i171 ]
-  %1415 = phi ptr [ %1412, %merge7.i.i.i.i.i178 ], [ %.pre.i.i.i.i173, %then.i.i171 ]
-  %1416 = getelementptr i8, ptr %1415, i64 %1414
-  store i8 44, ptr %1416, align 1
-  %1417 = load i64, ptr %9, align 8
-  %1418 = add i64 %1417, 1
-  store i64 %1418, ptr %9, align 8
+  %1413 = phi i64 [ %.pre10.i.i.i.i179, %merge7.i.i.i.i.i178 ], [ %.pre1128, %then.i.i171 ]
+  %1414 = phi ptr [ %1411, %merge7.i.i.i.i.i178 ], [ %.pre.i.i.i.i173, %then.i.i171 ]
+  %1415 = getelementptr i8, ptr %1414, i64 %1413
+  store i8 44, ptr %1415, align 1
+  %1416 = load i64, ptr %9, align 8
+  %1417 = add i64 %1416, 1
+  store i64 %1417, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i168"
 
 then.i.i.i180:                                    ; preds = %merge.i.i.i.i.i175
@@ -38483,36 +38473,36 @@ then.i.i.i180:                                    ; preds = %merge.i.i.i.i.i175
   br label %"$JsonWriter.separate.exit.i168"
 
 "$JsonWriter.separate.exit.i168":                 ; preds = %then.i.i.i180, %"$Vector.push.86.exit.thread.i.i.i174", %forbody.i
-  %1419 = phi i64 [ %.pre1127, %then.i.i.i180 ], [ %1418, %"$Vector.push.86.exit.thread.i.i.i174" ], [ %.pre1128, %forbody.i ]
+  %1418 = phi i64 [ %.pre1127, %then.i.i.i180 ], [ %1417, %"$Vector.push.86.exit.thread.i.i.i174" ], [ %.pre1128, %forbody.i ]
   store i8 1, ptr %7, align 8
-  %1420 = add i64 %1419, 1
-  %1421 = load i64, ptr %10, align 8
-  %.not.i.i.i.i = icmp slt i64 %1421, %1420
+  %1419 = add i64 %1418, 1
+  %1420 = load i64, ptr %10, align 8
+  %.not.i.i.i.i = icmp slt i64 %1420, %1419
   %.pre.i.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i169, label %"$Vector.push.86.exit.thread.i.i"
 
 merge.i.i.i.i169:                                 ; preds = %"$JsonWriter.separate.exit.i168"
-  %1422 = shl i64 %1421, 1
-  %spec.select.i.i.i.i170 = call i64 @llvm.smax.i64(i64 %1422, i64 %1420)
+  %1421 = shl i64 %1420, 1
+  %spec.select.i.i.i.i170 = call i64 @llvm.smax.i64(i64 %1421, i64 %1419)
   %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i170, i64 8)
-  %1423 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %1424 = icmp eq ptr %1423, null
-  br i1 %1424, label %then.i3.i, label %merge7.i.i.i.i
+  %1422 = call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %1423 = icmp eq ptr %1422, null
+  br i1 %1423, label %then.i3.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i169
-  store ptr %1423, ptr %out, align 8
+  store ptr %1422, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %10, align 8
   %.pre10.i.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i"
 
 "$Vector.push.86.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$JsonWriter.separate.exit.i168"
-  %1425 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1419, %"$JsonWriter.separate.exit.i168" ]
-  %1426 = phi ptr [ %1423, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i168" ]
-  %1427 = getelementptr i8, ptr %1426, i64 %1425
-  store i8 123, ptr %1427, align 1
-  %1428 = load i64, ptr %9, align 8
-  %1429 = add i64 %1428, 1
-  store i64 %1429, ptr %9, align 8
+  %1424 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %1418, %"$JsonWriter.separate.exit.i168" ]
+  %1425 = phi ptr [ %1422, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$JsonWriter.separate.exit.i168" ]
+  %1426 = getelementptr i8, ptr %1425, i64 %1424
+  store i8 123, ptr %1426, align 1
+  %1427 = load i64, ptr %9, align 8
+  %1428 = add i64 %1427, 1
+  store i64 %1428, ptr %9, align 8
   br label %"$JsonWriter.open.exit"
 
 then.i3.i:                                        ; preds = %merge.i.i.i.i169
@@ -38522,35 +38512,35 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i169
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.86.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %7, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.595")
-  %1430 = load i64, ptr %9, align 8
-  %1431 = add i64 %1430, 1
-  %1432 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i135.i = icmp slt i64 %1432, %1431
+  %1429 = load i64, ptr %9, align 8
+  %1430 = add i64 %1429, 1
+  %1431 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i135.i = icmp slt i64 %1431, %1430
   %.pre.i.i.i.i.i136.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i.i135.i, label %merge.i.i.i.i.i.i188.i, label %"$Vector.push.86.exit.thread.i.i.i.i137.i"
 
 merge.i.i.i.i.i.i188.i:                           ; preds = %"$JsonWriter.open.exit"
-  %1433 = shl i64 %1432, 1
-  %spec.select.i.i.i.i.i.i189.i = call i64 @llvm.smax.i64(i64 %1433, i64 %1431)
+  %1432 = shl i64 %1431, 1
+  %spec.select.i.i.i.i.i.i189.i = call i64 @llvm.smax.i64(i64 %1432, i64 %1430)
   %spec.store.select.i.i.i.i.i.i190.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i189.i, i64 8)
-  %1434 = call ptr @realloc(ptr %.pre.i.i.i.i.i136.i, i64 %spec.store.select.i.i.i.i.i.i190.i)
-  %1435 = icmp eq ptr %1434, null
-  br i1 %1435, label %then.i.i.i.i193.i, label %merge7.i.i.i.i.i.i191.i
+  %1433 = call ptr @realloc(ptr %.pre.i.i.i.i.i136.i, i64 %spec.store.select.i.i.i.i.i.i190.i)
+  %1434 = icmp eq ptr %1433, null
+  br i1 %1434, label %then.i.i.i.i193.i, label %merge7.i.i.i.i.i.i191.i
 
 merge7.i.i.i.i.i.i191.i:                          ; preds = %merge.i.i.i.i.i.i188.i
-  store ptr %1434, ptr %out, align 8
+  store ptr %1433, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i190.i, ptr %10, align 8
   %.pre10.i.i.i.i.i192.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i.i137.i"
 
 "$Vector.push.86.exit.thread.i.i.i.i137.i":       ; preds = %merge7.i.i.i.i.i.i191.i, %"$JsonWriter.open.exit"
-  %1436 = phi i64 [ %.pre10.i.i.i.i.i192.i, %merge7.i.i.i.i.i.i191.i ], [ %1430, %"$JsonWriter.open.exit" ]
-  %1437 = phi ptr [ %1434, %merge7.i.i.i.i.i.i191.i ], [ %.pre.i.i.i.i.i136.i, %"$JsonWriter.open.exit" ]
-  %1438 = getelementptr i8, ptr %1437, i64 %1436
-  store i8 58, ptr %1438, align 1
-  %1439 = load i64, ptr %9, align 8
-  %1440 = add i64 %1439, 1
-  store i64 %1440, ptr %9, align 8
+  %1435 = phi i64 [ %.pre10.i.i.i.i.i192.i, %merge7.i.i.i.i.i.i191.i ], [ %1429, %"$JsonWriter.open.exit" ]
+  %1436 = phi ptr [ %1433, %merge7.i.i.i.i.i.i191.i ], [ %.pre.i.i.i.i.i136.i, %"$JsonWriter.open.exit" ]
+  %1437 = getelementptr i8, ptr %1436, i64 %1435
+  store i8 58, ptr %1437, align 1
+  %1438 = load i64, ptr %9, align 8
+  %1439 = add i64 %1438, 1
+  store i64 %1439, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i148"
 
 then.i.i.i.i193.i:                                ; preds = %merge.i.i.i.i.i.i188.i
@@ -38560,25 +38550,25 @@ then.i.i.i.i193.i:                                ; preds = %merge.i.i.i.i.i.i18
 "$JsonWriter.separate.exit.i148":                 ; preds = %"$Vector.push.86.exit.thread.i.i.i.i137.i", %then.i.i.i.i193.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i147)
-  %1441 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i147, i64 32, ptr nonnull @"$string.89", i64 %indvars.iv.i)
-  %1442 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i147)
-  %1443 = load i64, ptr %9, align 8
-  %1444 = add i64 %1443, %1442
-  %1445 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i149 = icmp slt i64 %1445, %1444
+  %1440 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i147, i64 32, ptr nonnull @"$string.89", i64 %indvars.iv.i)
+  %1441 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i147)
+  %1442 = load i64, ptr %9, align 8
+  %1443 = add i64 %1442, %1441
+  %1444 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i149 = icmp slt i64 %1444, %1443
   br i1 %.not.i.i.i.i.i.i149, label %merge.i.i.i.i.i.i152, label %merge.i.i.i.i150
 
 merge.i.i.i.i.i.i152:                             ; preds = %"$JsonWriter.separate.exit.i148"
-  %1446 = shl i64 %1445, 1
-  %spec.select.i.i.i.i.i.i153 = call i64 @llvm.smax.i64(i64 %1446, i64 %1444)
+  %1445 = shl i64 %1444, 1
+  %spec.select.i.i.i.i.i.i153 = call i64 @llvm.smax.i64(i64 %1445, i64 %1443)
   %spec.store.select.i.i.i.i.i.i154 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i153, i64 8)
-  %1447 = load ptr, ptr %out, align 8
-  %1448 = call ptr @realloc(ptr %1447, i64 %spec.store.select.i.i.i.i.i.i154)
-  %1449 = icmp eq ptr %1448, null
-  br i1 %1449, label %then.i.i.i.i156, label %merge7.i.i.i.i.i.i155
+  %1446 = load ptr, ptr %out, align 8
+  %1447 = call ptr @realloc(ptr %1446, i64 %spec.store.select.i.i.i.i.i.i154)
+  %1448 = icmp eq ptr %1447, null
+  br i1 %1448, label %then.i.i.i.i156, label %merge7.i.i.i.i.i.i155
 
 merge7.i.i.i.i.i.i155:                            ; preds = %merge.i.i.i.i.i.i152
-  store ptr %1448, ptr %out, align 8
+  store ptr %1447, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i154, ptr %10, align 8
   br label %merge.i.i.i.i150
 
@@ -38587,48 +38577,48 @@ then.i.i.i.i156:                                  ; preds = %merge.i.i.i.i.i.i15
   br label %"$JsonWriter.integer.exit167"
 
 merge.i.i.i.i150:                                 ; preds = %merge7.i.i.i.i.i.i155, %"$JsonWriter.separate.exit.i148"
-  store i64 %1444, ptr %9, align 8
-  %1450 = icmp sgt i64 %1442, 0
-  br i1 %1450, label %then2.i.i.i.i151, label %"$JsonWriter.integer.exit167"
+  store i64 %1443, ptr %9, align 8
+  %1449 = icmp sgt i64 %1441, 0
+  br i1 %1449, label %then2.i.i.i.i151, label %"$JsonWriter.integer.exit167"
 
 then2.i.i.i.i151:                                 ; preds = %merge.i.i.i.i150
-  %1451 = load ptr, ptr %out, align 8
-  %1452 = getelementptr i8, ptr %1451, i64 %1443
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1452, ptr nonnull readonly align 1 %digits.i.i147, i64 %1442, i1 false)
+  %1450 = load ptr, ptr %out, align 8
+  %1451 = getelementptr i8, ptr %1450, i64 %1442
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1451, ptr nonnull readonly align 1 %digits.i.i147, i64 %1441, i1 false)
   br label %"$JsonWriter.integer.exit167"
 
 "$JsonWriter.integer.exit167":                    ; preds = %then.i.i.i.i156, %merge.i.i.i.i150, %then2.i.i.i.i151
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i147)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.596")
-  %1453 = load i64, ptr %9, align 8
-  %1454 = add i64 %1453, 1
-  %1455 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i11.i.i = icmp slt i64 %1455, %1454
+  %1452 = load i64, ptr %9, align 8
+  %1453 = add i64 %1452, 1
+  %1454 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i11.i.i = icmp slt i64 %1454, %1453
   %.pre.i.i.i.i12.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i11.i.i, label %merge.i.i.i.i.i14.i.i, label %"$Vector.push.86.exit.thread.i.i.i13.i.i"
 
 merge.i.i.i.i.i14.i.i:                            ; preds = %"$JsonWriter.integer.exit167"
-  %1456 = shl i64 %1455, 1
-  %spec.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %1456, i64 %1454)
+  %1455 = shl i64 %1454, 1
+  %spec.select.i.i.i.i.i15.i.i = call i64 @llvm.smax.i64(i64 %1455, i64 %1453)
   %spec.store.select.i.i.i.i.i16.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i.i, i64 8)
-  %1457 = call ptr @realloc(ptr %.pre.i.i.i.i12.i.i, i64 %spec.store.select.i.i.i.i.i16.i.i)
-  %1458 = icmp eq ptr %1457, null
-  br i1 %1458, label %then.i.i.i19.i.i, label %merge7.i.i.i.i.i17.i.i
+  %1456 = call ptr @realloc(ptr %.pre.i.i.i.i12.i.i, i64 %spec.store.select.i.i.i.i.i16.i.i)
+  %1457 = icmp eq ptr %1456, null
+  br i1 %1457, label %then.i.i.i19.i.i, label %merge7.i.i.i.i.i17.i.i
 
 merge7.i.i.i.i.i17.i.i:                           ; preds = %merge.i.i.i.i.i14.i.i
-  store ptr %1457, ptr %out, align 8
+  store ptr %1456, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i.i, ptr %10, align 8
   %.pre10.i.i.i.i18.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i13.i.i"
 
 "$Vector.push.86.exit.thread.i.i.i13.i.i":        ; preds = %merge7.i.i.i.i.i17.i.i, %"$JsonWriter.integer.exit167"
-  %1459 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1453, %"$JsonWriter.integer.exit167" ]
-  %1460 = phi ptr [ %1457, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit167" ]
-  %1461 = getelementptr i8, ptr %1460, i64 %1459
-  store i8 58, ptr %1461, align 1
-  %1462 = load i64, ptr %9, align 8
-  %1463 = add i64 %1462, 1
-  store i64 %1463, ptr %9, align 8
+  %1458 = phi i64 [ %.pre10.i.i.i.i18.i.i, %merge7.i.i.i.i.i17.i.i ], [ %1452, %"$JsonWriter.integer.exit167" ]
+  %1459 = phi ptr [ %1456, %merge7.i.i.i.i.i17.i.i ], [ %.pre.i.i.i.i12.i.i, %"$JsonWriter.integer.exit167" ]
+  %1460 = getelementptr i8, ptr %1459, i64 %1458
+  store i8 58, ptr %1460, align 1
+  %1461 = load i64, ptr %9, align 8
+  %1462 = add i64 %1461, 1
+  store i64 %1462, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i127"
 
 then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i.i
@@ -38638,25 +38628,25 @@ then.i.i.i19.i.i:                                 ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.separate.exit.i127":                 ; preds = %"$Vector.push.86.exit.thread.i.i.i13.i.i", %then.i.i.i19.i.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i126)
-  %1464 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i126, i64 32, ptr nonnull @"$string.89", i64 %1390)
-  %1465 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i126)
-  %1466 = load i64, ptr %9, align 8
-  %1467 = add i64 %1466, %1465
-  %1468 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i128 = icmp slt i64 %1468, %1467
+  %1463 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i126, i64 32, ptr nonnull @"$string.89", i64 %1389)
+  %1464 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i126)
+  %1465 = load i64, ptr %9, align 8
+  %1466 = add i64 %1465, %1464
+  %1467 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i128 = icmp slt i64 %1467, %1466
   br i1 %.not.i.i.i.i.i.i128, label %merge.i.i.i.i.i.i131, label %merge.i.i.i.i129
 
 merge.i.i.i.i.i.i131:                             ; preds = %"$JsonWriter.separate.exit.i127"
-  %1469 = shl i64 %1468, 1
-  %spec.select.i.i.i.i.i.i132 = call i64 @llvm.smax.i64(i64 %1469, i64 %1467)
+  %1468 = shl i64 %1467, 1
+  %spec.select.i.i.i.i.i.i132 = call i64 @llvm.smax.i64(i64 %1468, i64 %1466)
   %spec.store.select.i.i.i.i.i.i133 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i132, i64 8)
-  %1470 = load ptr, ptr %out, align 8
-  %1471 = call ptr @realloc(ptr %1470, i64 %spec.store.select.i.i.i.i.i.i133)
-  %1472 = icmp eq ptr %1471, null
-  br i1 %1472, label %then.i.i.i.i135, label %merge7.i.i.i.i.i.i134
+  %1469 = load ptr, ptr %out, align 8
+  %1470 = call ptr @realloc(ptr %1469, i64 %spec.store.select.i.i.i.i.i.i133)
+  %1471 = icmp eq ptr %1470, null
+  br i1 %1471, label %then.i.i.i.i135, label %merge7.i.i.i.i.i.i134
 
 merge7.i.i.i.i.i.i134:                            ; preds = %merge.i.i.i.i.i.i131
-  store ptr %1471, ptr %out, align 8
+  store ptr %1470, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i133, ptr %10, align 8
   br label %merge.i.i.i.i129
 
@@ -38665,48 +38655,48 @@ then.i.i.i.i135:                                  ; preds = %merge.i.i.i.i.i.i13
   br label %"$JsonWriter.integer.exit146"
 
 merge.i.i.i.i129:                                 ; preds = %merge7.i.i.i.i.i.i134, %"$JsonWriter.separate.exit.i127"
-  store i64 %1467, ptr %9, align 8
-  %1473 = icmp sgt i64 %1465, 0
-  br i1 %1473, label %then2.i.i.i.i130, label %"$JsonWriter.integer.exit146"
+  store i64 %1466, ptr %9, align 8
+  %1472 = icmp sgt i64 %1464, 0
+  br i1 %1472, label %then2.i.i.i.i130, label %"$JsonWriter.integer.exit146"
 
 then2.i.i.i.i130:                                 ; preds = %merge.i.i.i.i129
-  %1474 = load ptr, ptr %out, align 8
-  %1475 = getelementptr i8, ptr %1474, i64 %1466
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1475, ptr nonnull readonly align 1 %digits.i.i126, i64 %1465, i1 false)
+  %1473 = load ptr, ptr %out, align 8
+  %1474 = getelementptr i8, ptr %1473, i64 %1465
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1474, ptr nonnull readonly align 1 %digits.i.i126, i64 %1464, i1 false)
   br label %"$JsonWriter.integer.exit146"
 
 "$JsonWriter.integer.exit146":                    ; preds = %then.i.i.i.i135, %merge.i.i.i.i129, %then2.i.i.i.i130
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i126)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.597")
-  %1476 = load i64, ptr %9, align 8
-  %1477 = add i64 %1476, 1
-  %1478 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i21.i.i = icmp slt i64 %1478, %1477
+  %1475 = load i64, ptr %9, align 8
+  %1476 = add i64 %1475, 1
+  %1477 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i21.i.i = icmp slt i64 %1477, %1476
   %.pre.i.i.i.i22.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i21.i.i, label %merge.i.i.i.i.i24.i.i, label %"$Vector.push.86.exit.thread.i.i.i23.i.i"
 
 merge.i.i.i.i.i24.i.i:                            ; preds = %"$JsonWriter.integer.exit146"
-  %1479 = shl i64 %1478, 1
-  %spec.select.i.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1479, i64 %1477)
+  %1478 = shl i64 %1477, 1
+  %spec.select.i.i.i.i.i25.i.i = call i64 @llvm.smax.i64(i64 %1478, i64 %1476)
   %spec.store.select.i.i.i.i.i26.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i.i, i64 8)
-  %1480 = call ptr @realloc(ptr %.pre.i.i.i.i22.i.i, i64 %spec.store.select.i.i.i.i.i26.i.i)
-  %1481 = icmp eq ptr %1480, null
-  br i1 %1481, label %then.i.i.i29.i.i, label %merge7.i.i.i.i.i27.i.i
+  %1479 = call ptr @realloc(ptr %.pre.i.i.i.i22.i.i, i64 %spec.store.select.i.i.i.i.i26.i.i)
+  %1480 = icmp eq ptr %1479, null
+  br i1 %1480, label %then.i.i.i29.i.i, label %merge7.i.i.i.i.i27.i.i
 
 merge7.i.i.i.i.i27.i.i:                           ; preds = %merge.i.i.i.i.i24.i.i
-  store ptr %1480, ptr %out, align 8
+  store ptr %1479, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i.i, ptr %10, align 8
   %.pre10.i.i.i.i28.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i23.i.i"
 
 "$Vector.push.86.exit.thread.i.i.i23.i.i":        ; preds = %merge7.i.i.i.i.i27.i.i, %"$JsonWriter.integer.exit146"
-  %1482 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1476, %"$JsonWriter.integer.exit146" ]
-  %1483 = phi ptr [ %1480, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit146" ]
-  %1484 = getelementptr i8, ptr %1483, i64 %1482
-  store i8 58, ptr %1484, align 1
-  %1485 = load i64, ptr %9, align 8
-  %1486 = add i64 %1485, 1
-  store i64 %1486, ptr %9, align 8
+  %1481 = phi i64 [ %.pre10.i.i.i.i28.i.i, %merge7.i.i.i.i.i27.i.i ], [ %1475, %"$JsonWriter.integer.exit146" ]
+  %1482 = phi ptr [ %1479, %merge7.i.i.i.i.i27.i.i ], [ %.pre.i.i.i.i22.i.i, %"$JsonWriter.integer.exit146" ]
+  %1483 = getelementptr i8, ptr %1482, i64 %1481
+  store i8 58, ptr %1483, align 1
+  %1484 = load i64, ptr %9, align 8
+  %1485 = add i64 %1484, 1
+  store i64 %1485, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i106"
 
 then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i.i
@@ -38716,25 +38706,25 @@ then.i.i.i29.i.i:                                 ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.separate.exit.i106":                 ; preds = %"$Vector.push.86.exit.thread.i.i.i23.i.i", %then.i.i.i29.i.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i105)
-  %1487 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i105, i64 32, ptr nonnull @"$string.89", i64 %1403)
-  %1488 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i105)
-  %1489 = load i64, ptr %9, align 8
-  %1490 = add i64 %1489, %1488
-  %1491 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i107 = icmp slt i64 %1491, %1490
+  %1486 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i105, i64 32, ptr nonnull @"$string.89", i64 %1402)
+  %1487 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i105)
+  %1488 = load i64, ptr %9, align 8
+  %1489 = add i64 %1488, %1487
+  %1490 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i107 = icmp slt i64 %1490, %1489
   br i1 %.not.i.i.i.i.i.i107, label %merge.i.i.i.i.i.i110, label %merge.i.i.i.i108
 
 merge.i.i.i.i.i.i110:                             ; preds = %"$JsonWriter.separate.exit.i106"
-  %1492 = shl i64 %1491, 1
-  %spec.select.i.i.i.i.i.i111 = call i64 @llvm.smax.i64(i64 %1492, i64 %1490)
+  %1491 = shl i64 %1490, 1
+  %spec.select.i.i.i.i.i.i111 = call i64 @llvm.smax.i64(i64 %1491, i64 %1489)
   %spec.store.select.i.i.i.i.i.i112 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i111, i64 8)
-  %1493 = load ptr, ptr %out, align 8
-  %1494 = call ptr @realloc(ptr %1493, i64 %spec.store.select.i.i.i.i.i.i112)
-  %1495 = icmp eq ptr %1494, null
-  br i1 %1495, label %then.i.i.i.i114, label %merge7.i.i.i.i.i.i113
+  %1492 = load ptr, ptr %out, align 8
+  %1493 = call ptr @realloc(ptr %1492, i64 %spec.store.select.i.i.i.i.i.i112)
+  %1494 = icmp eq ptr %1493, null
+  br i1 %1494, label %then.i.i.i.i114, label %merge7.i.i.i.i.i.i113
 
 merge7.i.i.i.i.i.i113:                            ; preds = %merge.i.i.i.i.i.i110
-  store ptr %1494, ptr %out, align 8
+  store ptr %1493, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i112, ptr %10, align 8
   br label %merge.i.i.i.i108
 
@@ -38743,48 +38733,48 @@ then.i.i.i.i114:                                  ; preds = %merge.i.i.i.i.i.i11
   br label %"$JsonWriter.integer.exit125"
 
 merge.i.i.i.i108:                                 ; preds = %merge7.i.i.i.i.i.i113, %"$JsonWriter.separate.exit.i106"
-  store i64 %1490, ptr %9, align 8
-  %1496 = icmp sgt i64 %1488, 0
-  br i1 %1496, label %then2.i.i.i.i109, label %"$JsonWriter.integer.exit125"
+  store i64 %1489, ptr %9, align 8
+  %1495 = icmp sgt i64 %1487, 0
+  br i1 %1495, label %then2.i.i.i.i109, label %"$JsonWriter.integer.exit125"
 
 then2.i.i.i.i109:                                 ; preds = %merge.i.i.i.i108
-  %1497 = load ptr, ptr %out, align 8
-  %1498 = getelementptr i8, ptr %1497, i64 %1489
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1498, ptr nonnull readonly align 1 %digits.i.i105, i64 %1488, i1 false)
+  %1496 = load ptr, ptr %out, align 8
+  %1497 = getelementptr i8, ptr %1496, i64 %1488
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1497, ptr nonnull readonly align 1 %digits.i.i105, i64 %1487, i1 false)
   br label %"$JsonWriter.integer.exit125"
 
 "$JsonWriter.integer.exit125":                    ; preds = %then.i.i.i.i114, %merge.i.i.i.i108, %then2.i.i.i.i109
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i105)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.598")
-  %1499 = load i64, ptr %9, align 8
-  %1500 = add i64 %1499, 1
-  %1501 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31.i.i = icmp slt i64 %1501, %1500
+  %1498 = load i64, ptr %9, align 8
+  %1499 = add i64 %1498, 1
+  %1500 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i31.i.i = icmp slt i64 %1500, %1499
   %.pre.i.i.i.i32.i.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i31.i.i, label %merge.i.i.i.i.i34.i.i, label %"$Vector.push.86.exit.thread.i.i.i33.i.i"
 
 merge.i.i.i.i.i34.i.i:                            ; preds = %"$JsonWriter.integer.exit125"
-  %1502 = shl i64 %1501, 1
-  %spec.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %1502, i64 %1500)
+  %1501 = shl i64 %1500, 1
+  %spec.select.i.i.i.i.i35.i.i = call i64 @llvm.smax.i64(i64 %1501, i64 %1499)
   %spec.store.select.i.i.i.i.i36.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i.i, i64 8)
-  %1503 = call ptr @realloc(ptr %.pre.i.i.i.i32.i.i, i64 %spec.store.select.i.i.i.i.i36.i.i)
-  %1504 = icmp eq ptr %1503, null
-  br i1 %1504, label %then.i.i.i39.i.i, label %merge7.i.i.i.i.i37.i.i
+  %1502 = call ptr @realloc(ptr %.pre.i.i.i.i32.i.i, i64 %spec.store.select.i.i.i.i.i36.i.i)
+  %1503 = icmp eq ptr %1502, null
+  br i1 %1503, label %then.i.i.i39.i.i, label %merge7.i.i.i.i.i37.i.i
 
 merge7.i.i.i.i.i37.i.i:                           ; preds = %merge.i.i.i.i.i34.i.i
-  store ptr %1503, ptr %out, align 8
+  store ptr %1502, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i.i, ptr %10, align 8
   %.pre10.i.i.i.i38.i.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i33.i.i"
 
 "$Vector.push.86.exit.thread.i.i.i33.i.i":        ; preds = %merge7.i.i.i.i.i37.i.i, %"$JsonWriter.integer.exit125"
-  %1505 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %1499, %"$JsonWriter.integer.exit125" ]
-  %1506 = phi ptr [ %1503, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit125" ]
-  %1507 = getelementptr i8, ptr %1506, i64 %1505
-  store i8 58, ptr %1507, align 1
-  %1508 = load i64, ptr %9, align 8
-  %1509 = add i64 %1508, 1
-  store i64 %1509, ptr %9, align 8
+  %1504 = phi i64 [ %.pre10.i.i.i.i38.i.i, %merge7.i.i.i.i.i37.i.i ], [ %1498, %"$JsonWriter.integer.exit125" ]
+  %1505 = phi ptr [ %1502, %merge7.i.i.i.i.i37.i.i ], [ %.pre.i.i.i.i32.i.i, %"$JsonWriter.integer.exit125" ]
+  %1506 = getelementptr i8, ptr %1505, i64 %1504
+  store i8 58, ptr %1506, align 1
+  %1507 = load i64, ptr %9, align 8
+  %1508 = add i64 %1507, 1
+  store i64 %1508, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i85"
 
 then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i.i
@@ -38794,25 +38784,25 @@ then.i.i.i39.i.i:                                 ; preds = %merge.i.i.i.i.i34.i
 "$JsonWriter.separate.exit.i85":                  ; preds = %"$Vector.push.86.exit.thread.i.i.i33.i.i", %then.i.i.i39.i.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i84)
-  %1510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i84, i64 32, ptr nonnull @"$string.89", i64 %1393)
-  %1511 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i84)
-  %1512 = load i64, ptr %9, align 8
-  %1513 = add i64 %1512, %1511
-  %1514 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i86 = icmp slt i64 %1514, %1513
+  %1509 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i84, i64 32, ptr nonnull @"$string.89", i64 %1392)
+  %1510 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i84)
+  %1511 = load i64, ptr %9, align 8
+  %1512 = add i64 %1511, %1510
+  %1513 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i86 = icmp slt i64 %1513, %1512
   br i1 %.not.i.i.i.i.i.i86, label %merge.i.i.i.i.i.i89, label %merge.i.i.i.i87
 
 merge.i.i.i.i.i.i89:                              ; preds = %"$JsonWriter.separate.exit.i85"
-  %1515 = shl i64 %1514, 1
-  %spec.select.i.i.i.i.i.i90 = call i64 @llvm.smax.i64(i64 %1515, i64 %1513)
+  %1514 = shl i64 %1513, 1
+  %spec.select.i.i.i.i.i.i90 = call i64 @llvm.smax.i64(i64 %1514, i64 %1512)
   %spec.store.select.i.i.i.i.i.i91 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i90, i64 8)
-  %1516 = load ptr, ptr %out, align 8
-  %1517 = call ptr @realloc(ptr %1516, i64 %spec.store.select.i.i.i.i.i.i91)
-  %1518 = icmp eq ptr %1517, null
-  br i1 %1518, label %then.i.i.i.i93, label %merge7.i.i.i.i.i.i92
+  %1515 = load ptr, ptr %out, align 8
+  %1516 = call ptr @realloc(ptr %1515, i64 %spec.store.select.i.i.i.i.i.i91)
+  %1517 = icmp eq ptr %1516, null
+  br i1 %1517, label %then.i.i.i.i93, label %merge7.i.i.i.i.i.i92
 
 merge7.i.i.i.i.i.i92:                             ; preds = %merge.i.i.i.i.i.i89
-  store ptr %1517, ptr %out, align 8
+  store ptr %1516, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i91, ptr %10, align 8
   br label %merge.i.i.i.i87
 
@@ -38821,48 +38811,48 @@ then.i.i.i.i93:                                   ; preds = %merge.i.i.i.i.i.i89
   br label %"$JsonWriter.integer.exit104"
 
 merge.i.i.i.i87:                                  ; preds = %merge7.i.i.i.i.i.i92, %"$JsonWriter.separate.exit.i85"
-  store i64 %1513, ptr %9, align 8
-  %1519 = icmp sgt i64 %1511, 0
-  br i1 %1519, label %then2.i.i.i.i88, label %"$JsonWriter.integer.exit104"
+  store i64 %1512, ptr %9, align 8
+  %1518 = icmp sgt i64 %1510, 0
+  br i1 %1518, label %then2.i.i.i.i88, label %"$JsonWriter.integer.exit104"
 
 then2.i.i.i.i88:                                  ; preds = %merge.i.i.i.i87
-  %1520 = load ptr, ptr %out, align 8
-  %1521 = getelementptr i8, ptr %1520, i64 %1512
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1521, ptr nonnull readonly align 1 %digits.i.i84, i64 %1511, i1 false)
+  %1519 = load ptr, ptr %out, align 8
+  %1520 = getelementptr i8, ptr %1519, i64 %1511
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1520, ptr nonnull readonly align 1 %digits.i.i84, i64 %1510, i1 false)
   br label %"$JsonWriter.integer.exit104"
 
 "$JsonWriter.integer.exit104":                    ; preds = %then.i.i.i.i93, %merge.i.i.i.i87, %then2.i.i.i.i88
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i84)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.599")
-  %1522 = load i64, ptr %9, align 8
-  %1523 = add i64 %1522, 1
-  %1524 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i139.i = icmp slt i64 %1524, %1523
+  %1521 = load i64, ptr %9, align 8
+  %1522 = add i64 %1521, 1
+  %1523 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i41.i139.i = icmp slt i64 %1523, %1522
   %.pre.i.i.i.i42.i140.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i41.i139.i, label %merge.i.i.i.i.i44.i182.i, label %"$Vector.push.86.exit.thread.i.i.i43.i141.i"
 
 merge.i.i.i.i.i44.i182.i:                         ; preds = %"$JsonWriter.integer.exit104"
-  %1525 = shl i64 %1524, 1
-  %spec.select.i.i.i.i.i45.i183.i = call i64 @llvm.smax.i64(i64 %1525, i64 %1523)
+  %1524 = shl i64 %1523, 1
+  %spec.select.i.i.i.i.i45.i183.i = call i64 @llvm.smax.i64(i64 %1524, i64 %1522)
   %spec.store.select.i.i.i.i.i46.i184.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i183.i, i64 8)
-  %1526 = call ptr @realloc(ptr %.pre.i.i.i.i42.i140.i, i64 %spec.store.select.i.i.i.i.i46.i184.i)
-  %1527 = icmp eq ptr %1526, null
-  br i1 %1527, label %then.i.i.i49.i187.i, label %merge7.i.i.i.i.i47.i185.i
+  %1525 = call ptr @realloc(ptr %.pre.i.i.i.i42.i140.i, i64 %spec.store.select.i.i.i.i.i46.i184.i)
+  %1526 = icmp eq ptr %1525, null
+  br i1 %1526, label %then.i.i.i49.i187.i, label %merge7.i.i.i.i.i47.i185.i
 
 merge7.i.i.i.i.i47.i185.i:                        ; preds = %merge.i.i.i.i.i44.i182.i
-  store ptr %1526, ptr %out, align 8
+  store ptr %1525, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i184.i, ptr %10, align 8
   %.pre10.i.i.i.i48.i186.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i43.i141.i"
 
 "$Vector.push.86.exit.thread.i.i.i43.i141.i":     ; preds = %merge7.i.i.i.i.i47.i185.i, %"$JsonWriter.integer.exit104"
-  %1528 = phi i64 [ %.pre10.i.i.i.i48.i186.i, %merge7.i.i.i.i.i47.i185.i ], [ %1522, %"$JsonWriter.integer.exit104" ]
-  %1529 = phi ptr [ %1526, %merge7.i.i.i.i.i47.i185.i ], [ %.pre.i.i.i.i42.i140.i, %"$JsonWriter.integer.exit104" ]
-  %1530 = getelementptr i8, ptr %1529, i64 %1528
-  store i8 58, ptr %1530, align 1
-  %1531 = load i64, ptr %9, align 8
-  %1532 = add i64 %1531, 1
-  store i64 %1532, ptr %9, align 8
+  %1527 = phi i64 [ %.pre10.i.i.i.i48.i186.i, %merge7.i.i.i.i.i47.i185.i ], [ %1521, %"$JsonWriter.integer.exit104" ]
+  %1528 = phi ptr [ %1525, %merge7.i.i.i.i.i47.i185.i ], [ %.pre.i.i.i.i42.i140.i, %"$JsonWriter.integer.exit104" ]
+  %1529 = getelementptr i8, ptr %1528, i64 %1527
+  store i8 58, ptr %1529, align 1
+  %1530 = load i64, ptr %9, align 8
+  %1531 = add i64 %1530, 1
+  store i64 %1531, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i64"
 
 then.i.i.i49.i187.i:                              ; preds = %merge.i.i.i.i.i44.i182.i
@@ -38872,25 +38862,25 @@ then.i.i.i49.i187.i:                              ; preds = %merge.i.i.i.i.i44.i
 "$JsonWriter.separate.exit.i64":                  ; preds = %"$Vector.push.86.exit.thread.i.i.i43.i141.i", %then.i.i.i49.i187.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i63)
-  %1533 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i63, i64 32, ptr nonnull @"$string.89", i64 %1394)
-  %1534 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i63)
-  %1535 = load i64, ptr %9, align 8
-  %1536 = add i64 %1535, %1534
-  %1537 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i65 = icmp slt i64 %1537, %1536
+  %1532 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i63, i64 32, ptr nonnull @"$string.89", i64 %1393)
+  %1533 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i63)
+  %1534 = load i64, ptr %9, align 8
+  %1535 = add i64 %1534, %1533
+  %1536 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i65 = icmp slt i64 %1536, %1535
   br i1 %.not.i.i.i.i.i.i65, label %merge.i.i.i.i.i.i68, label %merge.i.i.i.i66
 
 merge.i.i.i.i.i.i68:                              ; preds = %"$JsonWriter.separate.exit.i64"
-  %1538 = shl i64 %1537, 1
-  %spec.select.i.i.i.i.i.i69 = call i64 @llvm.smax.i64(i64 %1538, i64 %1536)
+  %1537 = shl i64 %1536, 1
+  %spec.select.i.i.i.i.i.i69 = call i64 @llvm.smax.i64(i64 %1537, i64 %1535)
   %spec.store.select.i.i.i.i.i.i70 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i69, i64 8)
-  %1539 = load ptr, ptr %out, align 8
-  %1540 = call ptr @realloc(ptr %1539, i64 %spec.store.select.i.i.i.i.i.i70)
-  %1541 = icmp eq ptr %1540, null
-  br i1 %1541, label %then.i.i.i.i72, label %merge7.i.i.i.i.i.i71
+  %1538 = load ptr, ptr %out, align 8
+  %1539 = call ptr @realloc(ptr %1538, i64 %spec.store.select.i.i.i.i.i.i70)
+  %1540 = icmp eq ptr %1539, null
+  br i1 %1540, label %then.i.i.i.i72, label %merge7.i.i.i.i.i.i71
 
 merge7.i.i.i.i.i.i71:                             ; preds = %merge.i.i.i.i.i.i68
-  store ptr %1540, ptr %out, align 8
+  store ptr %1539, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i70, ptr %10, align 8
   br label %merge.i.i.i.i66
 
@@ -38899,48 +38889,48 @@ then.i.i.i.i72:                                   ; preds = %merge.i.i.i.i.i.i68
   br label %"$JsonWriter.integer.exit83"
 
 merge.i.i.i.i66:                                  ; preds = %merge7.i.i.i.i.i.i71, %"$JsonWriter.separate.exit.i64"
-  store i64 %1536, ptr %9, align 8
-  %1542 = icmp sgt i64 %1534, 0
-  br i1 %1542, label %then2.i.i.i.i67, label %"$JsonWriter.integer.exit83"
+  store i64 %1535, ptr %9, align 8
+  %1541 = icmp sgt i64 %1533, 0
+  br i1 %1541, label %then2.i.i.i.i67, label %"$JsonWriter.integer.exit83"
 
 then2.i.i.i.i67:                                  ; preds = %merge.i.i.i.i66
-  %1543 = load ptr, ptr %out, align 8
-  %1544 = getelementptr i8, ptr %1543, i64 %1535
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1544, ptr nonnull readonly align 1 %digits.i.i63, i64 %1534, i1 false)
+  %1542 = load ptr, ptr %out, align 8
+  %1543 = getelementptr i8, ptr %1542, i64 %1534
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1543, ptr nonnull readonly align 1 %digits.i.i63, i64 %1533, i1 false)
   br label %"$JsonWriter.integer.exit83"
 
 "$JsonWriter.integer.exit83":                     ; preds = %then.i.i.i.i72, %merge.i.i.i.i66, %then2.i.i.i.i67
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i63)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.600")
-  %1545 = load i64, ptr %9, align 8
-  %1546 = add i64 %1545, 1
-  %1547 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i143.i = icmp slt i64 %1547, %1546
+  %1544 = load i64, ptr %9, align 8
+  %1545 = add i64 %1544, 1
+  %1546 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i51.i143.i = icmp slt i64 %1546, %1545
   %.pre.i.i.i.i52.i144.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i51.i143.i, label %merge.i.i.i.i.i54.i176.i, label %"$Vector.push.86.exit.thread.i.i.i53.i145.i"
 
 merge.i.i.i.i.i54.i176.i:                         ; preds = %"$JsonWriter.integer.exit83"
-  %1548 = shl i64 %1547, 1
-  %spec.select.i.i.i.i.i55.i177.i = call i64 @llvm.smax.i64(i64 %1548, i64 %1546)
+  %1547 = shl i64 %1546, 1
+  %spec.select.i.i.i.i.i55.i177.i = call i64 @llvm.smax.i64(i64 %1547, i64 %1545)
   %spec.store.select.i.i.i.i.i56.i178.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i177.i, i64 8)
-  %1549 = call ptr @realloc(ptr %.pre.i.i.i.i52.i144.i, i64 %spec.store.select.i.i.i.i.i56.i178.i)
-  %1550 = icmp eq ptr %1549, null
-  br i1 %1550, label %then.i.i.i59.i181.i, label %merge7.i.i.i.i.i57.i179.i
+  %1548 = call ptr @realloc(ptr %.pre.i.i.i.i52.i144.i, i64 %spec.store.select.i.i.i.i.i56.i178.i)
+  %1549 = icmp eq ptr %1548, null
+  br i1 %1549, label %then.i.i.i59.i181.i, label %merge7.i.i.i.i.i57.i179.i
 
 merge7.i.i.i.i.i57.i179.i:                        ; preds = %merge.i.i.i.i.i54.i176.i
-  store ptr %1549, ptr %out, align 8
+  store ptr %1548, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i178.i, ptr %10, align 8
   %.pre10.i.i.i.i58.i180.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i53.i145.i"
 
 "$Vector.push.86.exit.thread.i.i.i53.i145.i":     ; preds = %merge7.i.i.i.i.i57.i179.i, %"$JsonWriter.integer.exit83"
-  %1551 = phi i64 [ %.pre10.i.i.i.i58.i180.i, %merge7.i.i.i.i.i57.i179.i ], [ %1545, %"$JsonWriter.integer.exit83" ]
-  %1552 = phi ptr [ %1549, %merge7.i.i.i.i.i57.i179.i ], [ %.pre.i.i.i.i52.i144.i, %"$JsonWriter.integer.exit83" ]
-  %1553 = getelementptr i8, ptr %1552, i64 %1551
-  store i8 58, ptr %1553, align 1
-  %1554 = load i64, ptr %9, align 8
-  %1555 = add i64 %1554, 1
-  store i64 %1555, ptr %9, align 8
+  %1550 = phi i64 [ %.pre10.i.i.i.i58.i180.i, %merge7.i.i.i.i.i57.i179.i ], [ %1544, %"$JsonWriter.integer.exit83" ]
+  %1551 = phi ptr [ %1548, %merge7.i.i.i.i.i57.i179.i ], [ %.pre.i.i.i.i52.i144.i, %"$JsonWriter.integer.exit83" ]
+  %1552 = getelementptr i8, ptr %1551, i64 %1550
+  store i8 58, ptr %1552, align 1
+  %1553 = load i64, ptr %9, align 8
+  %1554 = add i64 %1553, 1
+  store i64 %1554, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i43"
 
 then.i.i.i59.i181.i:                              ; preds = %merge.i.i.i.i.i54.i176.i
@@ -38950,25 +38940,25 @@ then.i.i.i59.i181.i:                              ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.separate.exit.i43":                  ; preds = %"$Vector.push.86.exit.thread.i.i.i53.i145.i", %then.i.i.i59.i181.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i42)
-  %1556 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i42, i64 32, ptr nonnull @"$string.89", i64 %spec.select)
-  %1557 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i42)
-  %1558 = load i64, ptr %9, align 8
-  %1559 = add i64 %1558, %1557
-  %1560 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i44 = icmp slt i64 %1560, %1559
+  %1555 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i42, i64 32, ptr nonnull @"$string.89", i64 %spec.select)
+  %1556 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i42)
+  %1557 = load i64, ptr %9, align 8
+  %1558 = add i64 %1557, %1556
+  %1559 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i44 = icmp slt i64 %1559, %1558
   br i1 %.not.i.i.i.i.i.i44, label %merge.i.i.i.i.i.i47, label %merge.i.i.i.i45
 
 merge.i.i.i.i.i.i47:                              ; preds = %"$JsonWriter.separate.exit.i43"
-  %1561 = shl i64 %1560, 1
-  %spec.select.i.i.i.i.i.i48 = call i64 @llvm.smax.i64(i64 %1561, i64 %1559)
+  %1560 = shl i64 %1559, 1
+  %spec.select.i.i.i.i.i.i48 = call i64 @llvm.smax.i64(i64 %1560, i64 %1558)
   %spec.store.select.i.i.i.i.i.i49 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i48, i64 8)
-  %1562 = load ptr, ptr %out, align 8
-  %1563 = call ptr @realloc(ptr %1562, i64 %spec.store.select.i.i.i.i.i.i49)
-  %1564 = icmp eq ptr %1563, null
-  br i1 %1564, label %then.i.i.i.i51, label %merge7.i.i.i.i.i.i50
+  %1561 = load ptr, ptr %out, align 8
+  %1562 = call ptr @realloc(ptr %1561, i64 %spec.store.select.i.i.i.i.i.i49)
+  %1563 = icmp eq ptr %1562, null
+  br i1 %1563, label %then.i.i.i.i51, label %merge7.i.i.i.i.i.i50
 
 merge7.i.i.i.i.i.i50:                             ; preds = %merge.i.i.i.i.i.i47
-  store ptr %1563, ptr %out, align 8
+  store ptr %1562, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i49, ptr %10, align 8
   br label %merge.i.i.i.i45
 
@@ -38977,48 +38967,48 @@ then.i.i.i.i51:                                   ; preds = %merge.i.i.i.i.i.i47
   br label %"$JsonWriter.integer.exit62"
 
 merge.i.i.i.i45:                                  ; preds = %merge7.i.i.i.i.i.i50, %"$JsonWriter.separate.exit.i43"
-  store i64 %1559, ptr %9, align 8
-  %1565 = icmp sgt i64 %1557, 0
-  br i1 %1565, label %then2.i.i.i.i46, label %"$JsonWriter.integer.exit62"
+  store i64 %1558, ptr %9, align 8
+  %1564 = icmp sgt i64 %1556, 0
+  br i1 %1564, label %then2.i.i.i.i46, label %"$JsonWriter.integer.exit62"
 
 then2.i.i.i.i46:                                  ; preds = %merge.i.i.i.i45
-  %1566 = load ptr, ptr %out, align 8
-  %1567 = getelementptr i8, ptr %1566, i64 %1558
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1567, ptr nonnull readonly align 1 %digits.i.i42, i64 %1557, i1 false)
+  %1565 = load ptr, ptr %out, align 8
+  %1566 = getelementptr i8, ptr %1565, i64 %1557
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1566, ptr nonnull readonly align 1 %digits.i.i42, i64 %1556, i1 false)
   br label %"$JsonWriter.integer.exit62"
 
 "$JsonWriter.integer.exit62":                     ; preds = %then.i.i.i.i51, %merge.i.i.i.i45, %then2.i.i.i.i46
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i42)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.601")
-  %1568 = load i64, ptr %9, align 8
-  %1569 = add i64 %1568, 1
-  %1570 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i147.i = icmp slt i64 %1570, %1569
+  %1567 = load i64, ptr %9, align 8
+  %1568 = add i64 %1567, 1
+  %1569 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i61.i147.i = icmp slt i64 %1569, %1568
   %.pre.i.i.i.i62.i148.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i61.i147.i, label %merge.i.i.i.i.i64.i170.i, label %"$Vector.push.86.exit.thread.i.i.i63.i149.i"
 
 merge.i.i.i.i.i64.i170.i:                         ; preds = %"$JsonWriter.integer.exit62"
-  %1571 = shl i64 %1570, 1
-  %spec.select.i.i.i.i.i65.i171.i = call i64 @llvm.smax.i64(i64 %1571, i64 %1569)
+  %1570 = shl i64 %1569, 1
+  %spec.select.i.i.i.i.i65.i171.i = call i64 @llvm.smax.i64(i64 %1570, i64 %1568)
   %spec.store.select.i.i.i.i.i66.i172.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i171.i, i64 8)
-  %1572 = call ptr @realloc(ptr %.pre.i.i.i.i62.i148.i, i64 %spec.store.select.i.i.i.i.i66.i172.i)
-  %1573 = icmp eq ptr %1572, null
-  br i1 %1573, label %then.i.i.i69.i175.i, label %merge7.i.i.i.i.i67.i173.i
+  %1571 = call ptr @realloc(ptr %.pre.i.i.i.i62.i148.i, i64 %spec.store.select.i.i.i.i.i66.i172.i)
+  %1572 = icmp eq ptr %1571, null
+  br i1 %1572, label %then.i.i.i69.i175.i, label %merge7.i.i.i.i.i67.i173.i
 
 merge7.i.i.i.i.i67.i173.i:                        ; preds = %merge.i.i.i.i.i64.i170.i
-  store ptr %1572, ptr %out, align 8
+  store ptr %1571, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i172.i, ptr %10, align 8
   %.pre10.i.i.i.i68.i174.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i63.i149.i"
 
 "$Vector.push.86.exit.thread.i.i.i63.i149.i":     ; preds = %merge7.i.i.i.i.i67.i173.i, %"$JsonWriter.integer.exit62"
-  %1574 = phi i64 [ %.pre10.i.i.i.i68.i174.i, %merge7.i.i.i.i.i67.i173.i ], [ %1568, %"$JsonWriter.integer.exit62" ]
-  %1575 = phi ptr [ %1572, %merge7.i.i.i.i.i67.i173.i ], [ %.pre.i.i.i.i62.i148.i, %"$JsonWriter.integer.exit62" ]
-  %1576 = getelementptr i8, ptr %1575, i64 %1574
-  store i8 58, ptr %1576, align 1
-  %1577 = load i64, ptr %9, align 8
-  %1578 = add i64 %1577, 1
-  store i64 %1578, ptr %9, align 8
+  %1573 = phi i64 [ %.pre10.i.i.i.i68.i174.i, %merge7.i.i.i.i.i67.i173.i ], [ %1567, %"$JsonWriter.integer.exit62" ]
+  %1574 = phi ptr [ %1571, %merge7.i.i.i.i.i67.i173.i ], [ %.pre.i.i.i.i62.i148.i, %"$JsonWriter.integer.exit62" ]
+  %1575 = getelementptr i8, ptr %1574, i64 %1573
+  store i8 58, ptr %1575, align 1
+  %1576 = load i64, ptr %9, align 8
+  %1577 = add i64 %1576, 1
+  store i64 %1577, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i22"
 
 then.i.i.i69.i175.i:                              ; preds = %merge.i.i.i.i.i64.i170.i
@@ -39028,25 +39018,25 @@ then.i.i.i69.i175.i:                              ; preds = %merge.i.i.i.i.i64.i
 "$JsonWriter.separate.exit.i22":                  ; preds = %"$Vector.push.86.exit.thread.i.i.i63.i149.i", %then.i.i.i69.i175.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i21)
-  %1579 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i21, i64 32, ptr nonnull @"$string.89", i64 %1405)
-  %1580 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i21)
-  %1581 = load i64, ptr %9, align 8
-  %1582 = add i64 %1581, %1580
-  %1583 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i23 = icmp slt i64 %1583, %1582
+  %1578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i21, i64 32, ptr nonnull @"$string.89", i64 %1404)
+  %1579 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i21)
+  %1580 = load i64, ptr %9, align 8
+  %1581 = add i64 %1580, %1579
+  %1582 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i23 = icmp slt i64 %1582, %1581
   br i1 %.not.i.i.i.i.i.i23, label %merge.i.i.i.i.i.i26, label %merge.i.i.i.i24
 
 merge.i.i.i.i.i.i26:                              ; preds = %"$JsonWriter.separate.exit.i22"
-  %1584 = shl i64 %1583, 1
-  %spec.select.i.i.i.i.i.i27 = call i64 @llvm.smax.i64(i64 %1584, i64 %1582)
+  %1583 = shl i64 %1582, 1
+  %spec.select.i.i.i.i.i.i27 = call i64 @llvm.smax.i64(i64 %1583, i64 %1581)
   %spec.store.select.i.i.i.i.i.i28 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i27, i64 8)
-  %1585 = load ptr, ptr %out, align 8
-  %1586 = call ptr @realloc(ptr %1585, i64 %spec.store.select.i.i.i.i.i.i28)
-  %1587 = icmp eq ptr %1586, null
-  br i1 %1587, label %then.i.i.i.i30, label %merge7.i.i.i.i.i.i29
+  %1584 = load ptr, ptr %out, align 8
+  %1585 = call ptr @realloc(ptr %1584, i64 %spec.store.select.i.i.i.i.i.i28)
+  %1586 = icmp eq ptr %1585, null
+  br i1 %1586, label %then.i.i.i.i30, label %merge7.i.i.i.i.i.i29
 
 merge7.i.i.i.i.i.i29:                             ; preds = %merge.i.i.i.i.i.i26
-  store ptr %1586, ptr %out, align 8
+  store ptr %1585, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i28, ptr %10, align 8
   br label %merge.i.i.i.i24
 
@@ -39055,48 +39045,48 @@ then.i.i.i.i30:                                   ; preds = %merge.i.i.i.i.i.i26
   br label %"$JsonWriter.integer.exit41"
 
 merge.i.i.i.i24:                                  ; preds = %merge7.i.i.i.i.i.i29, %"$JsonWriter.separate.exit.i22"
-  store i64 %1582, ptr %9, align 8
-  %1588 = icmp sgt i64 %1580, 0
-  br i1 %1588, label %then2.i.i.i.i25, label %"$JsonWriter.integer.exit41"
+  store i64 %1581, ptr %9, align 8
+  %1587 = icmp sgt i64 %1579, 0
+  br i1 %1587, label %then2.i.i.i.i25, label %"$JsonWriter.integer.exit41"
 
 then2.i.i.i.i25:                                  ; preds = %merge.i.i.i.i24
-  %1589 = load ptr, ptr %out, align 8
-  %1590 = getelementptr i8, ptr %1589, i64 %1581
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1590, ptr nonnull readonly align 1 %digits.i.i21, i64 %1580, i1 false)
+  %1588 = load ptr, ptr %out, align 8
+  %1589 = getelementptr i8, ptr %1588, i64 %1580
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1589, ptr nonnull readonly align 1 %digits.i.i21, i64 %1579, i1 false)
   br label %"$JsonWriter.integer.exit41"
 
 "$JsonWriter.integer.exit41":                     ; preds = %then.i.i.i.i30, %merge.i.i.i.i24, %then2.i.i.i.i25
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i21)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.602")
-  %1591 = load i64, ptr %9, align 8
-  %1592 = add i64 %1591, 1
-  %1593 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i151.i = icmp slt i64 %1593, %1592
+  %1590 = load i64, ptr %9, align 8
+  %1591 = add i64 %1590, 1
+  %1592 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i71.i151.i = icmp slt i64 %1592, %1591
   %.pre.i.i.i.i72.i152.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i71.i151.i, label %merge.i.i.i.i.i74.i164.i, label %"$Vector.push.86.exit.thread.i.i.i73.i153.i"
 
 merge.i.i.i.i.i74.i164.i:                         ; preds = %"$JsonWriter.integer.exit41"
-  %1594 = shl i64 %1593, 1
-  %spec.select.i.i.i.i.i75.i165.i = call i64 @llvm.smax.i64(i64 %1594, i64 %1592)
+  %1593 = shl i64 %1592, 1
+  %spec.select.i.i.i.i.i75.i165.i = call i64 @llvm.smax.i64(i64 %1593, i64 %1591)
   %spec.store.select.i.i.i.i.i76.i166.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i165.i, i64 8)
-  %1595 = call ptr @realloc(ptr %.pre.i.i.i.i72.i152.i, i64 %spec.store.select.i.i.i.i.i76.i166.i)
-  %1596 = icmp eq ptr %1595, null
-  br i1 %1596, label %then.i.i.i79.i169.i, label %merge7.i.i.i.i.i77.i167.i
+  %1594 = call ptr @realloc(ptr %.pre.i.i.i.i72.i152.i, i64 %spec.store.select.i.i.i.i.i76.i166.i)
+  %1595 = icmp eq ptr %1594, null
+  br i1 %1595, label %then.i.i.i79.i169.i, label %merge7.i.i.i.i.i77.i167.i
 
 merge7.i.i.i.i.i77.i167.i:                        ; preds = %merge.i.i.i.i.i74.i164.i
-  store ptr %1595, ptr %out, align 8
+  store ptr %1594, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i166.i, ptr %10, align 8
   %.pre10.i.i.i.i78.i168.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i73.i153.i"
 
 "$Vector.push.86.exit.thread.i.i.i73.i153.i":     ; preds = %merge7.i.i.i.i.i77.i167.i, %"$JsonWriter.integer.exit41"
-  %1597 = phi i64 [ %.pre10.i.i.i.i78.i168.i, %merge7.i.i.i.i.i77.i167.i ], [ %1591, %"$JsonWriter.integer.exit41" ]
-  %1598 = phi ptr [ %1595, %merge7.i.i.i.i.i77.i167.i ], [ %.pre.i.i.i.i72.i152.i, %"$JsonWriter.integer.exit41" ]
-  %1599 = getelementptr i8, ptr %1598, i64 %1597
-  store i8 58, ptr %1599, align 1
-  %1600 = load i64, ptr %9, align 8
-  %1601 = add i64 %1600, 1
-  store i64 %1601, ptr %9, align 8
+  %1596 = phi i64 [ %.pre10.i.i.i.i78.i168.i, %merge7.i.i.i.i.i77.i167.i ], [ %1590, %"$JsonWriter.integer.exit41" ]
+  %1597 = phi ptr [ %1594, %merge7.i.i.i.i.i77.i167.i ], [ %.pre.i.i.i.i72.i152.i, %"$JsonWriter.integer.exit41" ]
+  %1598 = getelementptr i8, ptr %1597, i64 %1596
+  store i8 58, ptr %1598, align 1
+  %1599 = load i64, ptr %9, align 8
+  %1600 = add i64 %1599, 1
+  store i64 %1600, ptr %9, align 8
   br label %"$JsonWriter.separate.exit.i"
 
 then.i.i.i79.i169.i:                              ; preds = %merge.i.i.i.i.i74.i164.i
@@ -39106,25 +39096,25 @@ then.i.i.i79.i169.i:                              ; preds = %merge.i.i.i.i.i74.i
 "$JsonWriter.separate.exit.i":                    ; preds = %"$Vector.push.86.exit.thread.i.i.i73.i153.i", %then.i.i.i79.i169.i
   store i8 1, ptr %7, align 8
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %digits.i.i)
-  %1602 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.89", i64 %1406)
-  %1603 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
-  %1604 = load i64, ptr %9, align 8
-  %1605 = add i64 %1604, %1603
-  %1606 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i5 = icmp slt i64 %1606, %1605
+  %1601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %digits.i.i, i64 32, ptr nonnull @"$string.89", i64 %1405)
+  %1602 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %digits.i.i)
+  %1603 = load i64, ptr %9, align 8
+  %1604 = add i64 %1603, %1602
+  %1605 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i5 = icmp slt i64 %1605, %1604
   br i1 %.not.i.i.i.i.i.i5, label %merge.i.i.i.i.i.i7, label %merge.i.i.i.i6
 
 merge.i.i.i.i.i.i7:                               ; preds = %"$JsonWriter.separate.exit.i"
-  %1607 = shl i64 %1606, 1
-  %spec.select.i.i.i.i.i.i8 = call i64 @llvm.smax.i64(i64 %1607, i64 %1605)
+  %1606 = shl i64 %1605, 1
+  %spec.select.i.i.i.i.i.i8 = call i64 @llvm.smax.i64(i64 %1606, i64 %1604)
   %spec.store.select.i.i.i.i.i.i9 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i8, i64 8)
-  %1608 = load ptr, ptr %out, align 8
-  %1609 = call ptr @realloc(ptr %1608, i64 %spec.store.select.i.i.i.i.i.i9)
-  %1610 = icmp eq ptr %1609, null
-  br i1 %1610, label %then.i.i.i.i11, label %merge7.i.i.i.i.i.i10
+  %1607 = load ptr, ptr %out, align 8
+  %1608 = call ptr @realloc(ptr %1607, i64 %spec.store.select.i.i.i.i.i.i9)
+  %1609 = icmp eq ptr %1608, null
+  br i1 %1609, label %then.i.i.i.i11, label %merge7.i.i.i.i.i.i10
 
 merge7.i.i.i.i.i.i10:                             ; preds = %merge.i.i.i.i.i.i7
-  store ptr %1609, ptr %out, align 8
+  store ptr %1608, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i.i9, ptr %10, align 8
   br label %merge.i.i.i.i6
 
@@ -39133,47 +39123,47 @@ then.i.i.i.i11:                                   ; preds = %merge.i.i.i.i.i.i7
   br label %"$JsonWriter.integer.exit"
 
 merge.i.i.i.i6:                                   ; preds = %merge7.i.i.i.i.i.i10, %"$JsonWriter.separate.exit.i"
-  store i64 %1605, ptr %9, align 8
-  %1611 = icmp sgt i64 %1603, 0
-  br i1 %1611, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
+  store i64 %1604, ptr %9, align 8
+  %1610 = icmp sgt i64 %1602, 0
+  br i1 %1610, label %then2.i.i.i.i, label %"$JsonWriter.integer.exit"
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i6
-  %1612 = load ptr, ptr %out, align 8
-  %1613 = getelementptr i8, ptr %1612, i64 %1604
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1613, ptr nonnull readonly align 1 %digits.i.i, i64 %1603, i1 false)
+  %1611 = load ptr, ptr %out, align 8
+  %1612 = getelementptr i8, ptr %1611, i64 %1603
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1612, ptr nonnull readonly align 1 %digits.i.i, i64 %1602, i1 false)
   br label %"$JsonWriter.integer.exit"
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i11, %merge.i.i.i.i6, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  %1614 = load i64, ptr %9, align 8
-  %1615 = add i64 %1614, 1
-  %1616 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i155.i = icmp slt i64 %1616, %1615
+  %1613 = load i64, ptr %9, align 8
+  %1614 = add i64 %1613, 1
+  %1615 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i81.i155.i = icmp slt i64 %1615, %1614
   %.pre.i.i.i.i82.i156.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i81.i155.i, label %merge.i.i.i.i.i84.i158.i, label %"$Vector.push.86.exit.thread.i.i.i83.i157.i"
 
 merge.i.i.i.i.i84.i158.i:                         ; preds = %"$JsonWriter.integer.exit"
-  %1617 = shl i64 %1616, 1
-  %spec.select.i.i.i.i.i85.i159.i = call i64 @llvm.smax.i64(i64 %1617, i64 %1615)
+  %1616 = shl i64 %1615, 1
+  %spec.select.i.i.i.i.i85.i159.i = call i64 @llvm.smax.i64(i64 %1616, i64 %1614)
   %spec.store.select.i.i.i.i.i86.i160.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i159.i, i64 8)
-  %1618 = call ptr @realloc(ptr %.pre.i.i.i.i82.i156.i, i64 %spec.store.select.i.i.i.i.i86.i160.i)
-  %1619 = icmp eq ptr %1618, null
-  br i1 %1619, label %then.i.i.i89.i163.i, label %merge7.i.i.i.i.i87.i161.i
+  %1617 = call ptr @realloc(ptr %.pre.i.i.i.i82.i156.i, i64 %spec.store.select.i.i.i.i.i86.i160.i)
+  %1618 = icmp eq ptr %1617, null
+  br i1 %1618, label %then.i.i.i89.i163.i, label %merge7.i.i.i.i.i87.i161.i
 
 merge7.i.i.i.i.i87.i161.i:                        ; preds = %merge.i.i.i.i.i84.i158.i
-  store ptr %1618, ptr %out, align 8
+  store ptr %1617, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i160.i, ptr %10, align 8
   %.pre10.i.i.i.i88.i162.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i83.i157.i"
 
 "$Vector.push.86.exit.thread.i.i.i83.i157.i":     ; preds = %merge7.i.i.i.i.i87.i161.i, %"$JsonWriter.integer.exit"
-  %1620 = phi i64 [ %.pre10.i.i.i.i88.i162.i, %merge7.i.i.i.i.i87.i161.i ], [ %1614, %"$JsonWriter.integer.exit" ]
-  %1621 = phi ptr [ %1618, %merge7.i.i.i.i.i87.i161.i ], [ %.pre.i.i.i.i82.i156.i, %"$JsonWriter.integer.exit" ]
-  %1622 = getelementptr i8, ptr %1621, i64 %1620
-  store i8 125, ptr %1622, align 1
-  %1623 = load i64, ptr %9, align 8
-  %1624 = add i64 %1623, 1
-  store i64 %1624, ptr %9, align 8
+  %1619 = phi i64 [ %.pre10.i.i.i.i88.i162.i, %merge7.i.i.i.i.i87.i161.i ], [ %1613, %"$JsonWriter.integer.exit" ]
+  %1620 = phi ptr [ %1617, %merge7.i.i.i.i.i87.i161.i ], [ %.pre.i.i.i.i82.i156.i, %"$JsonWriter.integer.exit" ]
+  %1621 = getelementptr i8, ptr %1620, i64 %1619
+  store i8 125, ptr %1621, align 1
+  %1622 = load i64, ptr %9, align 8
+  %1623 = add i64 %1622, 1
+  store i64 %1623, ptr %9, align 8
   br label %"$write_rank.exit.i"
 
 then.i.i.i89.i163.i:                              ; preds = %merge.i.i.i.i.i84.i158.i
@@ -39187,84 +39177,84 @@ then.i.i.i89.i163.i:                              ; preds = %merge.i.i.i.i.i84.i
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
 merge.i:                                          ; preds = %"$write_rank.exit.i", %"$JsonWriter.open.exit201"
-  %1625 = load i64, ptr %9, align 8
-  %1626 = add i64 %1625, 1
-  %1627 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i196.i = icmp slt i64 %1627, %1626
+  %1624 = load i64, ptr %9, align 8
+  %1625 = add i64 %1624, 1
+  %1626 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i196.i = icmp slt i64 %1626, %1625
   %.pre.i.i.i.i197.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i196.i, label %merge.i.i.i.i.i199.i, label %"$Vector.push.86.exit.thread.i.i.i198.i"
 
 merge.i.i.i.i.i199.i:                             ; preds = %merge.i
-  %1628 = shl i64 %1627, 1
-  %spec.select.i.i.i.i.i200.i = call i64 @llvm.smax.i64(i64 %1628, i64 %1626)
+  %1627 = shl i64 %1626, 1
+  %spec.select.i.i.i.i.i200.i = call i64 @llvm.smax.i64(i64 %1627, i64 %1625)
   %spec.store.select.i.i.i.i.i201.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i200.i, i64 8)
-  %1629 = call ptr @realloc(ptr %.pre.i.i.i.i197.i, i64 %spec.store.select.i.i.i.i.i201.i)
-  %1630 = icmp eq ptr %1629, null
-  br i1 %1630, label %then.i.i.i204.i, label %merge7.i.i.i.i.i202.i
+  %1628 = call ptr @realloc(ptr %.pre.i.i.i.i197.i, i64 %spec.store.select.i.i.i.i.i201.i)
+  %1629 = icmp eq ptr %1628, null
+  br i1 %1629, label %then.i.i.i204.i, label %merge7.i.i.i.i.i202.i
 
 merge7.i.i.i.i.i202.i:                            ; preds = %merge.i.i.i.i.i199.i
-  store ptr %1629, ptr %out, align 8
+  store ptr %1628, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i201.i, ptr %10, align 8
   %.pre10.i.i.i.i203.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i198.i"
 
 "$Vector.push.86.exit.thread.i.i.i198.i":         ; preds = %merge7.i.i.i.i.i202.i, %merge.i
-  %1631 = phi i64 [ %.pre10.i.i.i.i203.i, %merge7.i.i.i.i.i202.i ], [ %1625, %merge.i ]
-  %1632 = phi ptr [ %1629, %merge7.i.i.i.i.i202.i ], [ %.pre.i.i.i.i197.i, %merge.i ]
-  %1633 = getelementptr i8, ptr %1632, i64 %1631
-  store i8 93, ptr %1633, align 1
-  %1634 = load i64, ptr %9, align 8
-  %1635 = add i64 %1634, 1
-  store i64 %1635, ptr %9, align 8
+  %1630 = phi i64 [ %.pre10.i.i.i.i203.i, %merge7.i.i.i.i.i202.i ], [ %1624, %merge.i ]
+  %1631 = phi ptr [ %1628, %merge7.i.i.i.i.i202.i ], [ %.pre.i.i.i.i197.i, %merge.i ]
+  %1632 = getelementptr i8, ptr %1631, i64 %1630
+  store i8 93, ptr %1632, align 1
+  %1633 = load i64, ptr %9, align 8
+  %1634 = add i64 %1633, 1
+  store i64 %1634, ptr %9, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
 then.i.i.i204.i:                                  ; preds = %merge.i.i.i.i.i199.i
-  %1636 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1636, align 8
+  %1635 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1635, align 8
   %.pre.i = load i64, ptr %9, align 8
   br label %"$JsonWriter.end_array.exit.i"
 
 "$JsonWriter.end_array.exit.i":                   ; preds = %then.i.i.i204.i, %"$Vector.push.86.exit.thread.i.i.i198.i"
-  %1637 = phi i64 [ %1635, %"$Vector.push.86.exit.thread.i.i.i198.i" ], [ %.pre.i, %then.i.i.i204.i ]
+  %1636 = phi i64 [ %1634, %"$Vector.push.86.exit.thread.i.i.i198.i" ], [ %.pre.i, %then.i.i.i204.i ]
   store i8 1, ptr %7, align 8
-  %1638 = add i64 %1637, 1
-  %1639 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i205.i = icmp slt i64 %1639, %1638
+  %1637 = add i64 %1636, 1
+  %1638 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i205.i = icmp slt i64 %1638, %1637
   %.pre.i.i.i.i206.i = load ptr, ptr %out, align 8
   br i1 %.not.i.i.i.i.i205.i, label %merge.i.i.i.i.i208.i, label %"$Vector.push.86.exit.thread.i.i.i207.i"
 
 merge.i.i.i.i.i208.i:                             ; preds = %"$JsonWriter.end_array.exit.i"
-  %1640 = shl i64 %1639, 1
-  %spec.select.i.i.i.i.i209.i = call i64 @llvm.smax.i64(i64 %1640, i64 %1638)
+  %1639 = shl i64 %1638, 1
+  %spec.select.i.i.i.i.i209.i = call i64 @llvm.smax.i64(i64 %1639, i64 %1637)
   %spec.store.select.i.i.i.i.i210.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i209.i, i64 8)
-  %1641 = call ptr @realloc(ptr %.pre.i.i.i.i206.i, i64 %spec.store.select.i.i.i.i.i210.i)
-  %1642 = icmp eq ptr %1641, null
-  br i1 %1642, label %then.i.i.i213.i, label %merge7.i.i.i.i.i211.i
+  %1640 = call ptr @realloc(ptr %.pre.i.i.i.i206.i, i64 %spec.store.select.i.i.i.i.i210.i)
+  %1641 = icmp eq ptr %1640, null
+  br i1 %1641, label %then.i.i.i213.i, label %merge7.i.i.i.i.i211.i
 
 merge7.i.i.i.i.i211.i:                            ; preds = %merge.i.i.i.i.i208.i
-  store ptr %1641, ptr %out, align 8
+  store ptr %1640, ptr %out, align 8
   store i64 %spec.store.select.i.i.i.i.i210.i, ptr %10, align 8
   %.pre10.i.i.i.i212.i = load i64, ptr %9, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i207.i"
 
 "$Vector.push.86.exit.thread.i.i.i207.i":         ; preds = %merge7.i.i.i.i.i211.i, %"$JsonWriter.end_array.exit.i"
-  %1643 = phi i64 [ %.pre10.i.i.i.i212.i, %merge7.i.i.i.i.i211.i ], [ %1637, %"$JsonWriter.end_array.exit.i" ]
-  %1644 = phi ptr [ %1641, %merge7.i.i.i.i.i211.i ], [ %.pre.i.i.i.i206.i, %"$JsonWriter.end_array.exit.i" ]
-  %1645 = getelementptr i8, ptr %1644, i64 %1643
-  store i8 125, ptr %1645, align 1
-  %1646 = load i64, ptr %9, align 8
-  %1647 = add i64 %1646, 1
-  store i64 %1647, ptr %9, align 8
+  %1642 = phi i64 [ %.pre10.i.i.i.i212.i, %merge7.i.i.i.i.i211.i ], [ %1636, %"$JsonWriter.end_array.exit.i" ]
+  %1643 = phi ptr [ %1640, %merge7.i.i.i.i.i211.i ], [ %.pre.i.i.i.i206.i, %"$JsonWriter.end_array.exit.i" ]
+  %1644 = getelementptr i8, ptr %1643, i64 %1642
+  store i8 125, ptr %1644, align 1
+  %1645 = load i64, ptr %9, align 8
+  %1646 = add i64 %1645, 1
+  store i64 %1646, ptr %9, align 8
   br label %"$write_plan.exit"
 
 then.i.i.i213.i:                                  ; preds = %merge.i.i.i.i.i208.i
-  %1648 = getelementptr inbounds i8, ptr %out, i64 24
-  store i8 1, ptr %1648, align 8
+  %1647 = getelementptr inbounds i8, ptr %out, i64 24
+  store i8 1, ptr %1647, align 8
   br label %"$write_plan.exit"
 
 "$write_plan.exit":                               ; preds = %"$Vector.push.86.exit.thread.i.i.i207.i", %then.i.i.i213.i
   store i8 1, ptr %7, align 8
-  %1649 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr %3, ptr %4)
+  %1648 = call fastcc i32 @"$finish"(ptr nonnull %out, ptr %3, ptr %4)
   br label %common.ret
 }
 
@@ -39336,7 +39326,7 @@ or.lhs.false:                                     ; preds = %merge5
 
 merge9:                                           ; preds = %or.lhs.false
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.start.p0(i64 1544, ptr nonnull %larger.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %larger.i)
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
   %23 = getelementptr i8, ptr %4, i64 128
   %24 = load i64, ptr %23, align 8
@@ -39364,7 +39354,7 @@ merge1.i.i:                                       ; preds = %merge.i.i
 "$Planning.most_devices.exit.i":                  ; preds = %merge1.i.i, %merge9
   %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
-  %32 = getelementptr i8, ptr %0, i64 1024
+  %32 = getelementptr i8, ptr %0, i64 504
   %33 = load i8, ptr %32, align 1
   %34 = trunc i8 %33 to i1
   %.not2430.i = icmp slt i32 %most.0.i, 2
@@ -39383,7 +39373,7 @@ merge3.i:                                         ; preds = %whilebody.i
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %37 = getelementptr i8, ptr %0, i64 1025
+  %37 = getelementptr i8, ptr %0, i64 505
   %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %37)
   %39 = getelementptr i8, ptr %37, i64 %38
   %40 = sub i64 512, %38
@@ -39391,7 +39381,7 @@ then8.i:                                          ; preds = %merge3.i
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1544) %0, ptr noundef nonnull align 8 dereferenceable(1544) %larger.i, i64 1544, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1024) %0, ptr noundef nonnull align 8 dereferenceable(1024) %larger.i, i64 1024, i1 false)
   %42 = shl i32 %world_size.032.i, 1
   %43 = load i8, ptr %32, align 1
   %44 = trunc i8 %43 to i1
@@ -39402,7 +39392,7 @@ merge7.i:                                         ; preds = %merge3.i
 "$Planning.grow.exit":                            ; preds = %whilebody.i, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i", %then8.i
   %common.ret.op.i30 = phi i32 [ 0, %then8.i ], [ %30, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %35, %whilebody.i ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.end.p0(i64 1544, ptr nonnull %larger.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %larger.i)
   br label %common.ret
 }
 
@@ -40515,9 +40505,9 @@ then.i38.i:                                       ; preds = %"$Library.describe_
 
 define internal fastcc i32 @"$Planning.make"(ptr nocapture readonly %0, i32 %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i69.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i59.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i82.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i72.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i62.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %unbound.i.i = alloca %17, align 8
   %layout.i.i = alloca %101, align 8
@@ -40543,13 +40533,13 @@ entry:
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
   %19 = getelementptr inbounds i8, ptr %2, i64 16
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1544) %19, i8 0, i64 1528, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %19, i8 0, i64 1008, i1 false)
   store ptr %8, ptr %2, align 8
   %20 = getelementptr i8, ptr %2, i64 8
   store ptr %12, ptr %20, align 8
   %21 = getelementptr i8, ptr %2, i64 328
   store i8 %18, ptr %21, align 1
-  %22 = getelementptr i8, ptr %2, i64 1024
+  %22 = getelementptr i8, ptr %2, i64 504
   store i8 1, ptr %22, align 1
   %23 = getelementptr i8, ptr %8, i64 24
   %24 = getelementptr i8, ptr %2, i64 168
@@ -40577,14 +40567,15 @@ then2.i:                                          ; preds = %merge.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i, %merge.i
-  %35 = getelementptr i8, ptr %2, i64 272
-  %36 = load i32, ptr %35, align 4
-  %37 = icmp slt i32 %36, 1
-  %38 = getelementptr i8, ptr %14, i64 12
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp eq i32 %39, 0
-  %.not66.i.i = xor i1 %40, true
-  %brmerge.i.i = select i1 %37, i1 true, i1 %.not66.i.i
+  %35 = phi i32 [ %30, %merge.i ], [ %34, %then2.i ]
+  %36 = getelementptr i8, ptr %2, i64 272
+  %37 = load i32, ptr %36, align 4
+  %38 = icmp slt i32 %37, 1
+  %39 = getelementptr i8, ptr %14, i64 12
+  %40 = load i32, ptr %39, align 4
+  %41 = icmp eq i32 %40, 0
+  %.not66.i.i = xor i1 %41, true
+  %brmerge.i.i = select i1 %38, i1 true, i1 %.not66.i.i
   br i1 %brmerge.i.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %merge1.i
@@ -40592,544 +40583,442 @@ then.i.i:                                         ; preds = %merge1.i
   br i1 %.not59.i.i, label %"$Plan.make.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %41 = getelementptr i8, ptr %14, i64 56
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.516", ptr %41)
+  %42 = getelementptr i8, ptr %14, i64 56
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.516", ptr %42)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
-  %44 = icmp sgt i64 %43, 0
-  br i1 %44, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %44, i64 1023)
+  %45 = icmp sgt i64 %44, 0
+  br i1 %45, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
-  %45 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %45, align 1
-  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %47 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %47, i64 %46)
+  %46 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %46, align 1
+  %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %48 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %48, i64 %47)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$Plan.make.exit"
 
 merge.i.i:                                        ; preds = %merge1.i
-  %.mux.i.i = select i1 %37, i1 %40, i1 false
-  %.not54.i.i = icmp eq i32 %36, 0
+  %.mux.i.i = select i1 %38, i1 %41, i1 false
+  %.not54.i.i = icmp eq i32 %37, 0
   %or.cond.i.i = or i1 %.not54.i.i, %.mux.i.i
   br i1 %or.cond.i.i, label %and.end.i.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %merge.i.i
-  %48 = getelementptr i8, ptr %2, i64 280
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp eq i32 %49, 0
-  %51 = zext i1 %50 to i8
+  %49 = getelementptr i8, ptr %2, i64 280
+  %50 = load i32, ptr %49, align 4
+  %51 = icmp eq i32 %50, 0
+  %52 = zext i1 %51 to i8
   br label %and.end.i.i
 
 and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge.i.i
-  %52 = phi i8 [ 0, %merge.i.i ], [ %51, %and.rhs.i.i ]
-  %53 = getelementptr i8, ptr %2, i64 329
-  store i8 %52, ptr %53, align 1
-  %54 = load ptr, ptr %2, align 8, !noalias !71
-  %55 = getelementptr i8, ptr %2, i64 336
-  %56 = getelementptr i8, ptr %14, i64 48
-  %57 = load i32, ptr %56, align 4
-  %.not55.i.i = icmp eq i32 %57, 0
+  %53 = phi i8 [ 0, %merge.i.i ], [ %52, %and.rhs.i.i ]
+  %54 = getelementptr i8, ptr %2, i64 329
+  store i8 %53, ptr %54, align 1
+  %55 = load ptr, ptr %2, align 8, !noalias !71
+  %56 = getelementptr i8, ptr %2, i64 336
+  %57 = getelementptr i8, ptr %14, i64 48
+  %58 = load i32, ptr %57, align 4
+  %.not55.i.i = icmp eq i32 %58, 0
   br i1 %.not55.i.i, label %and.end6.i.i, label %and.rhs5.i.i
 
 and.rhs5.i.i:                                     ; preds = %and.end.i.i
-  %58 = getelementptr i8, ptr %54, i64 160
-  %59 = load i32, ptr %58, align 4
-  %60 = icmp sgt i32 %59, 0
-  br i1 %60, label %and.lhs.true.i.i.i, label %and.end6.i.i
+  %59 = getelementptr i8, ptr %55, i64 160
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sgt i32 %60, 0
+  br i1 %61, label %and.lhs.true.i.i.i, label %and.end6.i.i
 
 and.rhs.i60.i.i:                                  ; preds = %and.lhs.true.i.i.i
-  %61 = getelementptr i8, ptr %54, i64 164
-  %.val4.i.i.i = load i32, ptr %61, align 4
-  %62 = mul i32 %.val4.i.i.i, %59
-  %63 = icmp eq i32 %62, %.val4.i.i.i
-  %64 = zext i1 %63 to i8
+  %62 = getelementptr i8, ptr %55, i64 164
+  %.val4.i.i.i = load i32, ptr %62, align 4
+  %63 = mul i32 %.val4.i.i.i, %60
+  %64 = icmp eq i32 %63, %.val4.i.i.i
+  %65 = zext i1 %64 to i8
   br label %and.end6.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.rhs5.i.i
-  %65 = getelementptr i8, ptr %54, i64 92
-  %.val5.i.i.i = load i32, ptr %65, align 4
-  %66 = getelementptr i8, ptr %54, i64 148
-  %.val6.i.i.i = load i32, ptr %66, align 4
-  %67 = icmp slt i32 %.val6.i.i.i, %.val5.i.i.i
-  br i1 %67, label %and.rhs.i60.i.i, label %and.end6.i.i
+  %66 = getelementptr i8, ptr %55, i64 92
+  %.val5.i.i.i = load i32, ptr %66, align 4
+  %67 = getelementptr i8, ptr %55, i64 148
+  %.val6.i.i.i = load i32, ptr %67, align 4
+  %68 = icmp slt i32 %.val6.i.i.i, %.val5.i.i.i
+  br i1 %68, label %and.rhs.i60.i.i, label %and.end6.i.i
 
 and.end6.i.i:                                     ; preds = %and.lhs.true.i.i.i, %and.rhs.i60.i.i, %and.rhs5.i.i, %and.end.i.i
-  %68 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.rhs5.i.i ], [ %64, %and.rhs.i60.i.i ]
-  store i8 %68, ptr %55, align 1
-  %69 = getelementptr i8, ptr %14, i64 52
-  %70 = load i32, ptr %69, align 4
-  %71 = icmp ne i32 %70, 0
-  %72 = zext i1 %71 to i8
-  %73 = getelementptr i8, ptr %2, i64 337
-  store i8 %72, ptr %73, align 1
-  %74 = getelementptr i8, ptr %2, i64 276
-  %75 = load i32, ptr %74, align 4
-  %76 = icmp sgt i32 %75, 0
-  br i1 %76, label %or.end.i.i, label %or.rhs.i.i
+  %69 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.rhs5.i.i ], [ %65, %and.rhs.i60.i.i ]
+  store i8 %69, ptr %56, align 1
+  %70 = getelementptr i8, ptr %14, i64 52
+  %71 = load i32, ptr %70, align 4
+  %72 = icmp ne i32 %71, 0
+  %73 = zext i1 %72 to i8
+  %74 = getelementptr i8, ptr %2, i64 337
+  store i8 %73, ptr %74, align 1
+  %75 = getelementptr i8, ptr %2, i64 276
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp sgt i32 %76, 0
+  br i1 %77, label %or.end.i.i, label %or.rhs.i.i
 
 or.rhs.i.i:                                       ; preds = %and.end6.i.i
-  %77 = icmp slt i32 %75, 0
-  br i1 %77, label %and.rhs7.i.i, label %or.end.i.i
+  %78 = icmp slt i32 %76, 0
+  br i1 %78, label %and.rhs7.i.i, label %or.end.i.i
 
 and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
-  %78 = getelementptr i8, ptr %14, i64 44
-  %79 = load i32, ptr %78, align 4
-  %80 = icmp ne i32 %79, 0
-  %81 = zext i1 %80 to i8
+  %79 = getelementptr i8, ptr %14, i64 44
+  %80 = load i32, ptr %79, align 4
+  %81 = icmp ne i32 %80, 0
+  %82 = zext i1 %81 to i8
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
-  %82 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %81, %and.rhs7.i.i ]
-  %83 = getelementptr i8, ptr %2, i64 330
-  store i8 %82, ptr %83, align 1
-  %84 = getelementptr i8, ptr %2, i64 308
-  %85 = load i32, ptr %84, align 4
-  %86 = getelementptr i8, ptr %2, i64 332
-  store i32 %85, ptr %86, align 4
-  %87 = icmp slt i32 %85, 0
-  br i1 %87, label %then10.i.i, label %merge9.i.i
+  %83 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %82, %and.rhs7.i.i ]
+  %84 = getelementptr i8, ptr %2, i64 330
+  store i8 %83, ptr %84, align 1
+  %85 = getelementptr i8, ptr %2, i64 308
+  %86 = load i32, ptr %85, align 4
+  %87 = getelementptr i8, ptr %2, i64 332
+  store i32 %86, ptr %87, align 4
+  %88 = icmp slt i32 %86, 0
+  br i1 %88, label %then10.i.i, label %merge9.i.i
 
 then10.i.i:                                       ; preds = %or.end.i.i
-  %88 = getelementptr i8, ptr %14, i64 44
-  %89 = load i32, ptr %88, align 4
-  %.not56.i.i = icmp eq i32 %89, 0
-  %90 = select i1 %.not56.i.i, i32 0, i32 80
-  store i32 %90, ptr %86, align 4
+  %89 = getelementptr i8, ptr %14, i64 44
+  %90 = load i32, ptr %89, align 4
+  %.not56.i.i = icmp eq i32 %90, 0
+  %91 = select i1 %.not56.i.i, i32 0, i32 80
+  store i32 %91, ptr %87, align 4
   br label %merge9.i.i
 
 merge9.i.i:                                       ; preds = %then10.i.i, %or.end.i.i
-  %91 = getelementptr i8, ptr %14, i64 40
-  %92 = load i32, ptr %91, align 4
-  %93 = icmp sgt i32 %92, 0
-  br i1 %93, label %and.lhs.true15.i.i, label %merge5.i
+  %92 = getelementptr i8, ptr %14, i64 40
+  %93 = load i32, ptr %92, align 4
+  %94 = icmp sgt i32 %93, 0
+  br i1 %94, label %and.lhs.true15.i.i, label %merge5.i
 
 then13.i.i:                                       ; preds = %and.lhs.true15.i.i
   %.not58.i.i = icmp eq ptr %3, null
   br i1 %.not58.i.i, label %"$Plan.make.exit", label %then18.i.i
 
 and.lhs.true15.i.i:                               ; preds = %merge9.i.i
-  %94 = getelementptr i8, ptr %2, i64 208
-  %95 = load i32, ptr %94, align 4
-  %96 = srem i32 %95, %92
-  %.not57.i.i = icmp eq i32 %96, 0
+  %95 = getelementptr i8, ptr %2, i64 208
+  %96 = load i32, ptr %95, align 4
+  %97 = srem i32 %96, %93
+  %.not57.i.i = icmp eq i32 %97, 0
   br i1 %.not57.i.i, label %merge5.i, label %then13.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
-  %97 = getelementptr i8, ptr %14, i64 56
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %95, ptr %97, i32 %92)
+  %98 = getelementptr i8, ptr %14, i64 56
+  %99 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %96, ptr %98, i32 %93)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
-  %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i62.i.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
-  %100 = icmp sgt i64 %99, 0
-  br i1 %100, label %then2.i.i63.i.i, label %"$printable.clean.exit64.i.i"
+  %100 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i62.i.i = call i64 @llvm.smin.i64(i64 %100, i64 1023)
+  %101 = icmp sgt i64 %100, 0
+  br i1 %101, label %then2.i.i63.i.i, label %"$printable.clean.exit64.i.i"
 
 then2.i.i63.i.i:                                  ; preds = %then18.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i61.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i62.i.i, i1 false)
   br label %"$printable.clean.exit64.i.i"
 
 "$printable.clean.exit64.i.i":                    ; preds = %then2.i.i63.i.i, %then18.i.i
-  %101 = getelementptr i8, ptr %raw.i61.i.i, i64 %spec.select.i.i62.i.i
-  store i8 0, ptr %101, align 1
-  %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i61.i.i)
-  %103 = ptrtoint ptr %raw.i61.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %103, i64 %102)
+  %102 = getelementptr i8, ptr %raw.i61.i.i, i64 %spec.select.i.i62.i.i
+  store i8 0, ptr %102, align 1
+  %103 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i61.i.i)
+  %104 = ptrtoint ptr %raw.i61.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %104, i64 %103)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true15.i.i, %merge9.i.i
-  %104 = getelementptr i8, ptr %2, i64 248
-  %105 = load i64, ptr %104, align 8
-  %106 = getelementptr i8, ptr %2, i64 344
-  store i64 %105, ptr %106, align 8
-  %107 = getelementptr i8, ptr %14, i64 24
-  %108 = load i64, ptr %107, align 8
-  %109 = icmp sgt i64 %105, %108
-  br i1 %109, label %then.i86.i, label %merge.i84.i
+  %105 = getelementptr i8, ptr %2, i64 248
+  %106 = load i64, ptr %105, align 8
+  %107 = getelementptr i8, ptr %2, i64 344
+  store i64 %106, ptr %107, align 8
+  %108 = getelementptr i8, ptr %14, i64 24
+  %109 = load i64, ptr %108, align 8
+  %110 = icmp sgt i64 %106, %109
+  br i1 %110, label %then.i86.i, label %merge.i84.i
 
 then.i86.i:                                       ; preds = %merge5.i
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i87.i
 
 then2.i87.i:                                      ; preds = %then.i86.i
-  %110 = getelementptr i8, ptr %14, i64 56
-  %111 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i64 %105, ptr %110, i64 %108)
+  %111 = getelementptr i8, ptr %14, i64 56
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i64 %106, ptr %111, i64 %109)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i83.i)
-  %112 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i88.i = call i64 @llvm.smin.i64(i64 %112, i64 1023)
-  %113 = icmp sgt i64 %112, 0
-  br i1 %113, label %then2.i.i.i90.i, label %"$printable.clean.exit.i89.i"
+  %113 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i88.i = call i64 @llvm.smin.i64(i64 %113, i64 1023)
+  %114 = icmp sgt i64 %113, 0
+  br i1 %114, label %then2.i.i.i90.i, label %"$printable.clean.exit.i89.i"
 
 then2.i.i.i90.i:                                  ; preds = %then2.i87.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i83.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i88.i, i1 false)
   br label %"$printable.clean.exit.i89.i"
 
 "$printable.clean.exit.i89.i":                    ; preds = %then2.i.i.i90.i, %then2.i87.i
-  %114 = getelementptr i8, ptr %raw.i.i83.i, i64 %spec.select.i.i.i88.i
-  store i8 0, ptr %114, align 1
-  %115 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i83.i)
-  %116 = ptrtoint ptr %raw.i.i83.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %116, i64 %115)
+  %115 = getelementptr i8, ptr %raw.i.i83.i, i64 %spec.select.i.i.i88.i
+  store i8 0, ptr %115, align 1
+  %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i83.i)
+  %117 = ptrtoint ptr %raw.i.i83.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %117, i64 %116)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i83.i)
   br label %"$Plan.make.exit"
 
 merge.i84.i:                                      ; preds = %merge5.i
-  %117 = icmp eq i64 %105, 0
-  br i1 %117, label %then5.i.i, label %merge10.i
+  %118 = icmp eq i64 %106, 0
+  br i1 %118, label %then5.i.i, label %merge10.i
 
 then5.i.i:                                        ; preds = %merge.i84.i
-  %118 = getelementptr i8, ptr %2, i64 292
-  %119 = load i32, ptr %118, align 4
-  %120 = icmp eq i32 %119, 0
-  br i1 %120, label %then8.i.i, label %merge7.i.i
+  %119 = getelementptr i8, ptr %2, i64 292
+  %120 = load i32, ptr %119, align 4
+  %121 = icmp eq i32 %120, 0
+  br i1 %121, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %then5.i.i
-  %121 = load i8, ptr %21, align 1
-  %122 = trunc i8 %121 to i1
-  %123 = select i1 %122, i32 90, i32 97
+  %122 = load i8, ptr %21, align 1
+  %123 = trunc i8 %122 to i1
+  %124 = select i1 %123, i32 90, i32 97
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then8.i.i, %then5.i.i
-  %hundredths.0.i.i = phi i32 [ %123, %then8.i.i ], [ %119, %then5.i.i ]
-  %124 = sdiv i64 %108, 100
-  %125 = sext i32 %hundredths.0.i.i to i64
-  %126 = mul i64 %124, %125
-  store i64 %126, ptr %106, align 8
+  %hundredths.0.i.i = phi i32 [ %124, %then8.i.i ], [ %120, %then5.i.i ]
+  %125 = sdiv i64 %109, 100
+  %126 = sext i32 %hundredths.0.i.i to i64
+  %127 = mul i64 %125, %126
+  store i64 %127, ptr %107, align 8
   br label %merge10.i
 
 merge10.i:                                        ; preds = %merge7.i.i, %merge.i84.i
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %127 = getelementptr i8, ptr %2, i64 172
-  %128 = load i32, ptr %127, align 4
-  %129 = getelementptr i8, ptr %2, i64 216
+  %128 = load ptr, ptr %20, align 8, !noalias !72
+  %129 = getelementptr i8, ptr %2, i64 172
   %130 = load i32, ptr %129, align 4, !noalias !72
-  %131 = getelementptr i8, ptr %54, i64 100
-  %132 = load i32, ptr %131, align 4
-  %133 = srem i32 %132, %128
-  %.not.i.i.i.i = icmp eq i32 %133, 0
+  %131 = getelementptr i8, ptr %2, i64 216
+  %132 = load i32, ptr %131, align 4, !noalias !72
+  %133 = icmp eq i32 %35, 2
+  br i1 %133, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
+
+and.rhs.i.i.i:                                    ; preds = %merge10.i
+  %134 = getelementptr i8, ptr %55, i64 753
+  %135 = load i8, ptr %134, align 1, !noalias !72
+  %136 = and i8 %135, 1
+  br label %"$Plan.layout.exit.i.i"
+
+"$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %merge10.i
+  %137 = phi i8 [ 0, %merge10.i ], [ %136, %and.rhs.i.i.i ]
+  %138 = getelementptr i8, ptr %55, i64 496
+  %139 = getelementptr i8, ptr %55, i64 24
+  store ptr %139, ptr %layout.i.i, align 8
+  %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
+  store ptr %138, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
+  %.sroa.3.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
+  store ptr %128, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
+  %.sroa.4.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
+  store i32 %130, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
+  %.sroa.5.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
+  store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i, align 4
+  %.sroa.6.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
+  store i32 %132, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
+  %.sroa.7.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
+  store i8 %69, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
+  %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
+  store i8 %137, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
+  %140 = getelementptr i8, ptr %55, i64 100
+  %141 = load i32, ptr %140, align 4
+  %142 = srem i32 %141, %130
+  %.not.i.i.i.i = icmp eq i32 %142, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then.i.i.i.i
 
-then.i.i.i.i:                                     ; preds = %merge10.i
+then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.i.i"
   %.not9.i.i.i.i = icmp eq ptr %3, null
   br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i91.i
 
 then2.i.i.i91.i:                                  ; preds = %then.i.i.i.i
-  %134 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %128, ptr nonnull @"$string.178", i32 %132)
+  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.178", i32 %141)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %135 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %135, i64 1023)
-  %136 = icmp sgt i64 %135, 0
-  br i1 %136, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %144, i64 1023)
+  %145 = icmp sgt i64 %144, 0
+  br i1 %145, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i91.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i91.i
-  %137 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %137, align 1
-  %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %139 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %139, i64 %138)
+  %146 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %146, align 1
+  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %148 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
-merge.i.i.i:                                      ; preds = %merge10.i
-  %140 = getelementptr i8, ptr %54, i64 104
-  %141 = load i32, ptr %140, align 4
-  %142 = srem i32 %141, %128
-  %.not.i60.i.i.i = icmp eq i32 %142, 0
-  br i1 %.not.i60.i.i.i, label %merge2.i.i.i, label %then.i61.i.i.i
+merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
+  %149 = getelementptr i8, ptr %55, i64 104
+  %150 = load i32, ptr %149, align 4
+  %151 = srem i32 %150, %130
+  %.not.i63.i.i.i = icmp eq i32 %151, 0
+  br i1 %.not.i63.i.i.i, label %merge2.i.i.i, label %then.i64.i.i.i
 
-then.i61.i.i.i:                                   ; preds = %merge.i.i.i
-  %.not9.i62.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i62.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i63.i.i.i
+then.i64.i.i.i:                                   ; preds = %merge.i.i.i
+  %.not9.i65.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
-then2.i63.i.i.i:                                  ; preds = %then.i61.i.i.i
-  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %128, ptr nonnull @"$string.179", i32 %141)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i59.i.i.i)
-  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i64.i.i.i = call i64 @llvm.smin.i64(i64 %144, i64 1023)
-  %145 = icmp sgt i64 %144, 0
-  br i1 %145, label %then2.i.i.i67.i.i.i, label %"$printable.clean.exit.i65.i.i.i"
+then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.179", i32 %150)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
+  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
+  %154 = icmp sgt i64 %153, 0
+  br i1 %154, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
 
-then2.i.i.i67.i.i.i:                              ; preds = %then2.i63.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i59.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i64.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i65.i.i.i"
+then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i68.i.i.i"
 
-"$printable.clean.exit.i65.i.i.i":                ; preds = %then2.i.i.i67.i.i.i, %then2.i63.i.i.i
-  %146 = getelementptr i8, ptr %raw.i.i59.i.i.i, i64 %spec.select.i.i.i64.i.i.i
-  store i8 0, ptr %146, align 1
-  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i59.i.i.i)
-  %148 = ptrtoint ptr %raw.i.i59.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i59.i.i.i)
+"$printable.clean.exit.i68.i.i.i":                ; preds = %then2.i.i.i70.i.i.i, %then2.i66.i.i.i
+  %155 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
+  store i8 0, ptr %155, align 1
+  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
+  %157 = ptrtoint ptr %raw.i.i62.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %157, i64 %156)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %149 = getelementptr i8, ptr %54, i64 148
-  %.val57.i.i.i = load i32, ptr %149, align 4
-  %150 = icmp sgt i32 %.val57.i.i.i, 0
-  br i1 %150, label %then7.i.i.i, label %merge6.i.i.i
+  %158 = getelementptr i8, ptr %55, i64 148
+  %.val60.i.i.i = load i32, ptr %158, align 4
+  %159 = icmp sgt i32 %.val60.i.i.i, 0
+  br i1 %159, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %151 = getelementptr i8, ptr %54, i64 144
-  %152 = load i32, ptr %151, align 4
-  %153 = srem i32 %152, %128
-  %.not.i70.i.i.i = icmp eq i32 %153, 0
-  br i1 %.not.i70.i.i.i, label %merge6.i.i.i, label %then.i71.i.i.i
+  %160 = getelementptr i8, ptr %55, i64 144
+  %161 = load i32, ptr %160, align 4
+  %162 = srem i32 %161, %130
+  %.not.i73.i.i.i = icmp eq i32 %162, 0
+  br i1 %.not.i73.i.i.i, label %merge6.i.i.i, label %then.i74.i.i.i
 
-then.i71.i.i.i:                                   ; preds = %then7.i.i.i
-  %.not9.i72.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i72.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i73.i.i.i
+then.i74.i.i.i:                                   ; preds = %then7.i.i.i
+  %.not9.i75.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
-then2.i73.i.i.i:                                  ; preds = %then.i71.i.i.i
-  %154 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %128, ptr nonnull @"$string.182", i32 %152)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i69.i.i.i)
-  %155 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %155, i64 1023)
-  %156 = icmp sgt i64 %155, 0
-  br i1 %156, label %then2.i.i.i77.i.i.i, label %"$printable.clean.exit.i75.i.i.i"
+then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
+  %163 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.182", i32 %161)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
+  %164 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %164, i64 1023)
+  %165 = icmp sgt i64 %164, 0
+  br i1 %165, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
 
-then2.i.i.i77.i.i.i:                              ; preds = %then2.i73.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i69.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i74.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i75.i.i.i"
+then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i78.i.i.i"
 
-"$printable.clean.exit.i75.i.i.i":                ; preds = %then2.i.i.i77.i.i.i, %then2.i73.i.i.i
-  %157 = getelementptr i8, ptr %raw.i.i69.i.i.i, i64 %spec.select.i.i.i74.i.i.i
-  store i8 0, ptr %157, align 1
-  %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i69.i.i.i)
-  %159 = ptrtoint ptr %raw.i.i69.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %159, i64 %158)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i69.i.i.i)
+"$printable.clean.exit.i78.i.i.i":                ; preds = %then2.i.i.i80.i.i.i, %then2.i76.i.i.i
+  %166 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
+  store i8 0, ptr %166, align 1
+  %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
+  %168 = ptrtoint ptr %raw.i.i72.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %168, i64 %167)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
-  %160 = getelementptr i8, ptr %54, i64 92
-  %.val.i.i.i = load i32, ptr %160, align 4
-  %161 = icmp slt i32 %.val57.i.i.i, %.val.i.i.i
-  br i1 %161, label %forbody.lr.ph.i.i.i.i, label %merge.i93.i
+  %169 = getelementptr i8, ptr %55, i64 92
+  %.val58.i.i.i = load i32, ptr %169, align 4
+  %170 = icmp slt i32 %.val60.i.i.i, %.val58.i.i.i
+  br i1 %170, label %merge14.i.i.i, label %merge.i93.i
 
-forbody.lr.ph.i.i.i.i:                            ; preds = %merge6.i.i.i
-  %162 = getelementptr i8, ptr %54, i64 160
-  %.val.i.i.i.i = load i32, ptr %162, align 4
-  %163 = getelementptr i8, ptr %54, i64 164
-  %.val8.i.i.i.i = load i32, ptr %163, align 4
-  %164 = mul i32 %.val8.i.i.i.i, %.val.i.i.i.i
-  %165 = icmp eq i32 %130, 2
-  %166 = icmp eq i32 %164, %.val8.i.i.i.i
-  br i1 %165, label %forbody.lr.ph.split.us.i.i.i.i, label %forbody.lr.ph.split.i.i.i.i
+merge14.i.i.i:                                    ; preds = %merge6.i.i.i
+  %171 = getelementptr i8, ptr %55, i64 160
+  %.val.i.i.i = load i32, ptr %171, align 4
+  %172 = getelementptr i8, ptr %55, i64 164
+  %.val57.i.i.i = load i32, ptr %172, align 4
+  %173 = mul i32 %.val57.i.i.i, %.val.i.i.i
+  %174 = srem i32 %173, %130
+  %.not.i83.i.i.i = icmp eq i32 %174, 0
+  br i1 %.not.i83.i.i.i, label %merge19.i.i.i, label %then.i84.i.i.i
 
-forbody.lr.ph.split.us.i.i.i.i:                   ; preds = %forbody.lr.ph.i.i.i.i
-  %167 = icmp sgt i32 %.val.i.i.i.i, 0
-  %168 = getelementptr i8, ptr %54, i64 504
-  %.val5.val.i.us.i.i.i.i = load ptr, ptr %168, align 8
-  br i1 %167, label %forbody.lr.ph.split.us.split.us.split.us.i.i.i.i, label %forbody.lr.ph.split.us.split.i.i.i.i
+then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
+  %.not9.i85.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
-forbody.lr.ph.split.us.split.us.split.us.i.i.i.i: ; preds = %forbody.lr.ph.split.us.i.i.i.i
-  %.fr.i.i.i.i = freeze i1 %166
-  br i1 %.fr.i.i.i.i, label %forbody.us.us.us.preheader.i.i.i.i, label %forbody.lr.ph.split.us.split.us.split.us.split.us.i.i.i.i
+then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %130, ptr nonnull @"$string.520", i32 %173)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
+  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %176, i64 1023)
+  %177 = icmp sgt i64 %176, 0
+  br i1 %177, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
 
-forbody.us.us.us.preheader.i.i.i.i:               ; preds = %forbody.lr.ph.split.us.split.us.split.us.i.i.i.i
-  %169 = sext i32 %.val57.i.i.i to i64
-  br label %forbody.us.us.us.i.i.i.i
+then2.i.i.i90.i.i.i:                              ; preds = %then2.i86.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i88.i.i.i"
 
-forbody.lr.ph.split.us.split.us.split.us.split.us.i.i.i.i: ; preds = %forbody.lr.ph.split.us.split.us.split.us.i.i.i.i
-  %170 = srem i32 %164, %128
-  %.not.i.us.us.us.us.i.i.i.i = icmp eq i32 %170, 0
-  br i1 %.not.i.us.us.us.us.i.i.i.i, label %then24.i.i.i, label %then.i.i.i.i.i
-
-forbody.us.us.us.i.i.i.i:                         ; preds = %forcond.us.us.us.i.i.i.i, %forbody.us.us.us.preheader.i.i.i.i
-  %indvars.iv.i.i.i.i = phi i64 [ %169, %forbody.us.us.us.preheader.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forcond.us.us.us.i.i.i.i ]
-  %.idx.i.i.i.us.us.us.i.i.i.i = mul nsw i64 %indvars.iv.i.i.i.i, 40
-  %171 = getelementptr i8, ptr %.val5.val.i.us.i.i.i.i, i64 %.idx.i.i.i.us.us.us.i.i.i.i
-  %172 = getelementptr i8, ptr %171, i64 8
-  %173 = load i32, ptr %172, align 4
-  %174 = getelementptr i8, ptr %171, i64 20
-  %175 = load i32, ptr %174, align 4
-  %176 = icmp eq i32 %173, %175
-  br i1 %176, label %"$Layout.can_merge_shared_in.exit.i.us.us.us.i.i.i.i", label %merge.i.us.us.us.i.i.i.i
-
-forcond.us.us.us.i.i.i.i:                         ; preds = %"$Layout.num_shared_parts_in.exit.us.us.us.i.i.i.i"
-  %indvars.iv.next.i.i.i.i = add nsw i64 %indvars.iv.i.i.i.i, 1
-  %lftr.wideiv.i.i.i.i = trunc i64 %indvars.iv.next.i.i.i.i to i32
-  %exitcond.not.i.i.i.i = icmp eq i32 %.val.i.i.i, %lftr.wideiv.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i, label %then24.i.i.i, label %forbody.us.us.us.i.i.i.i
-
-"$Layout.can_merge_shared_in.exit.i.us.us.us.i.i.i.i": ; preds = %forbody.us.us.us.i.i.i.i
-  %177 = getelementptr i8, ptr %171, i64 12
-  %178 = load i32, ptr %177, align 4
-  %179 = getelementptr i8, ptr %171, i64 24
-  %180 = load i32, ptr %179, align 4
-  %181 = icmp eq i32 %178, %180
-  br i1 %181, label %"$Layout.num_shared_parts_in.exit.us.us.us.i.i.i.i", label %merge.i.us.us.us.i.i.i.i
-
-merge.i.us.us.us.i.i.i.i:                         ; preds = %"$Layout.can_merge_shared_in.exit.i.us.us.us.i.i.i.i", %forbody.us.us.us.i.i.i.i
-  br label %"$Layout.num_shared_parts_in.exit.us.us.us.i.i.i.i"
-
-"$Layout.num_shared_parts_in.exit.us.us.us.i.i.i.i": ; preds = %merge.i.us.us.us.i.i.i.i, %"$Layout.can_merge_shared_in.exit.i.us.us.us.i.i.i.i"
-  %common.ret.op.i.us.us.us.i.i.i.i = phi i32 [ %128, %merge.i.us.us.us.i.i.i.i ], [ 1, %"$Layout.can_merge_shared_in.exit.i.us.us.us.i.i.i.i" ]
-  %182 = srem i32 %164, %common.ret.op.i.us.us.us.i.i.i.i
-  %.not.i.us.us.us.i.i.i.i = icmp eq i32 %182, 0
-  br i1 %.not.i.us.us.us.i.i.i.i, label %forcond.us.us.us.i.i.i.i, label %then.i.i.i.i.i
-
-forbody.lr.ph.split.us.split.i.i.i.i:             ; preds = %forbody.lr.ph.split.us.i.i.i.i
-  %183 = srem i32 %164, %128
-  %.not.i.us.i.i.i.i = icmp eq i32 %183, 0
-  br i1 %.not.i.us.i.i.i.i, label %then24.i.i.i, label %then.i.i.i.i.i
-
-forbody.lr.ph.split.i.i.i.i:                      ; preds = %forbody.lr.ph.i.i.i.i
-  %184 = srem i32 %164, %128
-  %.not.i.i.i.i.i = icmp eq i32 %184, 0
-  br i1 %.not.i.i.i.i.i, label %merge23.i.i.i, label %then.i.i.i.i.i
-
-then.i.i.i.i.i:                                   ; preds = %"$Layout.num_shared_parts_in.exit.us.us.us.i.i.i.i", %forbody.lr.ph.split.i.i.i.i, %forbody.lr.ph.split.us.split.i.i.i.i, %forbody.lr.ph.split.us.split.us.split.us.split.us.i.i.i.i
-  %.us-phi.i.i.i.i = phi i32 [ %128, %forbody.lr.ph.split.us.split.us.split.us.split.us.i.i.i.i ], [ %128, %forbody.lr.ph.split.us.split.i.i.i.i ], [ %128, %forbody.lr.ph.split.i.i.i.i ], [ %common.ret.op.i.us.us.us.i.i.i.i, %"$Layout.num_shared_parts_in.exit.us.us.us.i.i.i.i" ]
-  %.not9.i.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i.i.i
-
-then2.i.i.i.i.i:                                  ; preds = %then.i.i.i.i.i
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %.us-phi.i.i.i.i, ptr nonnull @"$string.520", i32 %164)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
-  %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
-  %187 = icmp sgt i64 %186, 0
-  br i1 %187, label %then2.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i"
-
-then2.i.i.i.i.i.i.i:                              ; preds = %then2.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i.i"
-
-"$printable.clean.exit.i.i.i.i.i":                ; preds = %then2.i.i.i.i.i.i.i, %then2.i.i.i.i.i
-  %188 = getelementptr i8, ptr %raw.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
-  store i8 0, ptr %188, align 1
-  %189 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i)
-  %190 = ptrtoint ptr %raw.i.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %190, i64 %189)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
+"$printable.clean.exit.i88.i.i.i":                ; preds = %then2.i.i.i90.i.i.i, %then2.i86.i.i.i
+  %178 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
+  store i8 0, ptr %178, align 1
+  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
+  %180 = ptrtoint ptr %raw.i.i82.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %180, i64 %179)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   br label %"$Plan.measure_weights.exit.thread.i"
 
-then24.i.i.i:                                     ; preds = %forcond.us.us.us.i.i.i.i, %forbody.lr.ph.split.us.split.i.i.i.i, %forbody.lr.ph.split.us.split.us.split.us.split.us.i.i.i.i
-  %191 = getelementptr i8, ptr %54, i64 152
-  %192 = load i32, ptr %191, align 4
-  %193 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.521", i32 %192, i32 %128, ptr %3)
+merge19.i.i.i:                                    ; preds = %merge14.i.i.i
+  %181 = icmp eq i32 %132, 2
+  br i1 %181, label %then24.i.i.i, label %merge23.i.i.i
+
+then24.i.i.i:                                     ; preds = %merge19.i.i.i
+  %182 = getelementptr i8, ptr %55, i64 152
+  %183 = load i32, ptr %182, align 4
+  %184 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.521", i32 %183, i32 %130, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
-merge23.i.i.i:                                    ; preds = %forbody.lr.ph.split.i.i.i.i
-  %194 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.522", i32 %.val8.i.i.i.i, i32 %128, ptr %3)
+merge23.i.i.i:                                    ; preds = %merge19.i.i.i
+  %185 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.522", i32 %.val57.i.i.i, i32 %130, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %193, %then24.i.i.i ], [ %194, %merge23.i.i.i ]
-  %.not.i96.i = icmp eq i32 %common.ret.op.i.i.i, 0
-  br i1 %.not.i96.i, label %"$Layout.check.exit.merge_crit_edge.i.i", label %"$Plan.measure_weights.exit.thread.i"
+  %common.ret.op.i.i.i = phi i32 [ %184, %then24.i.i.i ], [ %185, %merge23.i.i.i ]
+  %.not.i94.i = icmp eq i32 %common.ret.op.i.i.i, 0
+  br i1 %.not.i94.i, label %merge.i93.i, label %"$Plan.measure_weights.exit.thread.i"
 
-"$Layout.check.exit.merge_crit_edge.i.i":         ; preds = %"$Layout.check.exit.i.i"
-  %.pre.i.i = load i32, ptr %127, align 4
-  br label %merge.i93.i
+merge.i93.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
+  %186 = getelementptr i8, ptr %2, i64 384
+  %187 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %186, ptr %3)
+  %.not12.i.i = icmp eq i32 %187, 0
+  br i1 %.not12.i.i, label %merge15.i, label %"$Plan.measure_weights.exit.thread.i"
 
-merge.i93.i:                                      ; preds = %"$Layout.check.exit.merge_crit_edge.i.i", %merge6.i.i.i
-  %195 = phi i32 [ %.pre.i.i, %"$Layout.check.exit.merge_crit_edge.i.i" ], [ %128, %merge6.i.i.i ]
-  %196 = icmp sgt i32 %195, 0
-  br i1 %196, label %forbody.lr.ph.i.i, label %merge15.i
-
-forbody.lr.ph.i.i:                                ; preds = %merge.i93.i
-  %197 = getelementptr i8, ptr %2, i64 400
-  %.sroa.239.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
-  %.sroa.340.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
-  %.sroa.441.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
-  %.sroa.542.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
-  %.sroa.643.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
-  %.sroa.744.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
-  %.sroa.845.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
-  %198 = getelementptr i8, ptr %2, i64 392
-  %199 = getelementptr i8, ptr %2, i64 384
-  %wide.trip.count.i.i = zext nneg i32 %195 to i64
-  br label %forbody.i.i
-
-forbody.i.i:                                      ; preds = %merge7.i94.i, %forbody.lr.ph.i.i
-  %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge7.i94.i ]
-  %200 = load ptr, ptr %2, align 8, !noalias !75
-  %201 = load ptr, ptr %20, align 8, !noalias !75
-  %202 = load i32, ptr %127, align 4, !noalias !75
-  %203 = load i32, ptr %129, align 4, !noalias !75
-  %204 = load i8, ptr %55, align 1, !noalias !75
-  %205 = load i32, ptr %31, align 4, !noalias !75
-  %206 = icmp eq i32 %205, 2
-  br i1 %206, label %and.rhs.i36.i.i, label %"$Plan.layout.exit37.i.i"
-
-and.rhs.i36.i.i:                                  ; preds = %forbody.i.i
-  %207 = getelementptr i8, ptr %200, i64 753
-  %208 = load i8, ptr %207, align 1, !noalias !75
-  %209 = and i8 %208, 1
-  br label %"$Plan.layout.exit37.i.i"
-
-"$Plan.layout.exit37.i.i":                        ; preds = %and.rhs.i36.i.i, %forbody.i.i
-  %210 = phi i8 [ 0, %forbody.i.i ], [ %209, %and.rhs.i36.i.i ]
-  %211 = getelementptr i8, ptr %200, i64 496
-  %212 = getelementptr i8, ptr %200, i64 24
-  %213 = getelementptr i64, ptr %197, i64 %indvars.iv.i.i
-  store ptr %212, ptr %layout.i.i, align 8
-  store ptr %211, ptr %.sroa.239.0.layout.sroa_idx.i.i, align 8
-  store ptr %201, ptr %.sroa.340.0.layout.sroa_idx.i.i, align 8
-  store i32 %202, ptr %.sroa.441.0.layout.sroa_idx.i.i, align 8
-  %214 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  store i32 %214, ptr %.sroa.542.0.layout.sroa_idx.i.i, align 4
-  store i32 %203, ptr %.sroa.643.0.layout.sroa_idx.i.i, align 8
-  store i8 %204, ptr %.sroa.744.0.layout.sroa_idx.i.i, align 4
-  store i8 %210, ptr %.sroa.845.0.layout.sroa_idx.i.i, align 1
-  %215 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %213, ptr %3)
-  %.not28.i.i = icmp eq i32 %215, 0
-  br i1 %.not28.i.i, label %merge3.i.i, label %"$Plan.measure_weights.exit.thread.i"
-
-merge3.i.i:                                       ; preds = %"$Plan.layout.exit37.i.i"
-  %216 = load ptr, ptr %unbound.i.i, align 8
-  call void @free(ptr %216)
-  store ptr null, ptr %unbound.i.i, align 8
-  %217 = load i64, ptr %198, align 8
-  %218 = load i64, ptr %213, align 8
-  %219 = add i64 %218, %217
-  store i64 %219, ptr %198, align 8
-  %220 = load i64, ptr %199, align 8
-  %221 = icmp sgt i64 %218, %220
-  br i1 %221, label %then8.i95.i, label %merge7.i94.i
-
-then8.i95.i:                                      ; preds = %merge3.i.i
-  store i64 %218, ptr %199, align 8
-  br label %merge7.i94.i
-
-merge7.i94.i:                                     ; preds = %then8.i95.i, %merge3.i.i
-  %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %merge15.i, label %forbody.i.i
-
-"$Plan.measure_weights.exit.thread.i":            ; preds = %"$Plan.layout.exit37.i.i", %"$Layout.check.exit.i.i", %"$printable.clean.exit.i.i.i.i.i", %then.i.i.i.i.i, %"$printable.clean.exit.i75.i.i.i", %then.i71.i.i.i, %"$printable.clean.exit.i65.i.i.i", %then.i61.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
-  %common.ret.op.i92.ph.i = phi i32 [ 1, %"$printable.clean.exit.i75.i.i.i" ], [ 1, %then.i71.i.i.i ], [ 1, %"$printable.clean.exit.i65.i.i.i" ], [ 1, %then.i61.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i.i" ], [ 1, %then.i.i.i.i.i ], [ 1, %"$Layout.check.exit.i.i" ], [ %215, %"$Plan.layout.exit37.i.i" ]
+"$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i93.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
+  %common.ret.op.i92.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %187, %merge.i93.i ], [ 1, %"$Layout.check.exit.i.i" ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
   br label %"$Plan.make.exit"
 
-merge15.i:                                        ; preds = %merge7.i94.i, %merge.i93.i
+merge15.i:                                        ; preds = %merge.i93.i
+  %188 = load ptr, ptr %unbound.i.i, align 8
+  call void @free(ptr %188)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
-  %222 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
-  %.not80.i = icmp eq i32 %222, 0
+  %189 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not80.i = icmp eq i32 %189, 0
   br i1 %.not80.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %223 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not81.i = icmp eq i32 %223, 0
+  %190 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not81.i = icmp eq i32 %190, 0
   br i1 %.not81.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
-  %224 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not82.i = icmp eq i32 %224, 0
+  %191 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not82.i = icmp eq i32 %191, 0
   br i1 %.not82.i, label %merge30.i, label %"$Plan.make.exit"
 
 merge30.i:                                        ; preds = %merge25.i
@@ -41137,7 +41026,7 @@ merge30.i:                                        ; preds = %merge25.i
   br label %"$Plan.make.exit"
 
 "$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit64.i.i", %then.i86.i, %"$printable.clean.exit.i89.i", %"$Plan.measure_weights.exit.thread.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i
-  %common.ret.op.i = phi i32 [ 0, %merge30.i ], [ %25, %entry ], [ %222, %merge15.i ], [ %223, %merge20.i ], [ 1, %merge25.i ], [ 3, %then.i86.i ], [ 3, %"$printable.clean.exit.i89.i" ], [ %common.ret.op.i92.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 1, %"$printable.clean.exit64.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
+  %common.ret.op.i = phi i32 [ 0, %merge30.i ], [ %25, %entry ], [ %189, %merge15.i ], [ %190, %merge20.i ], [ 1, %merge25.i ], [ 3, %then.i86.i ], [ 3, %"$printable.clean.exit.i89.i" ], [ %common.ret.op.i92.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 1, %"$printable.clean.exit64.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
   ret i32 %common.ret.op.i
 }
 
@@ -41425,536 +41314,343 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
 
 forbody.lr.ph.i:                                  ; preds = %merge6.i
   %133 = getelementptr i8, ptr %0, i64 36
-  %134 = getelementptr i8, ptr %0, i64 28
   %wide.trip.count.i = zext nneg i32 %131 to i64
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge11.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge11.i ]
-  %135 = load ptr, ptr %2, align 8
-  %136 = getelementptr %38, ptr %135, i64 %indvars.iv.i
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %136, i8 0, i64 360, i1 false)
-  %137 = load ptr, ptr %0, align 8
-  %138 = getelementptr i8, ptr %137, i64 124
-  %139 = load i32, ptr %138, align 4
-  %140 = sext i32 %139 to i64
-  %141 = icmp sge i64 %indvars.iv.i, %140
-  %142 = zext i1 %141 to i8
-  store i8 %142, ptr %136, align 1
-  %143 = load ptr, ptr %0, align 8
+  %134 = load ptr, ptr %2, align 8
+  %135 = getelementptr %38, ptr %134, i64 %indvars.iv.i
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %135, i8 0, i64 360, i1 false)
+  %136 = load ptr, ptr %0, align 8
+  %137 = getelementptr i8, ptr %136, i64 124
+  %138 = load i32, ptr %137, align 4
+  %139 = sext i32 %138 to i64
+  %140 = icmp sge i64 %indvars.iv.i, %139
+  %141 = zext i1 %140 to i8
+  store i8 %141, ptr %135, align 1
+  %142 = load ptr, ptr %0, align 8
   %.val33.i.i.i = load i32, ptr %24, align 4
-  %144 = getelementptr i8, ptr %143, i64 76
-  %.val32.val.i.i.i = load i32, ptr %144, align 4
-  %145 = sdiv i32 %.val32.val.i.i.i, %.val33.i.i.i
-  %146 = getelementptr i8, ptr %143, i64 84
-  %147 = load i32, ptr %146, align 4
-  %148 = mul i32 %147, %145
-  %149 = getelementptr i8, ptr %143, i64 80
-  %.val34.val.i.i.i = load i32, ptr %149, align 4
-  %150 = sdiv i32 %.val34.val.i.i.i, %.val33.i.i.i
-  %151 = shl i32 %150, 1
-  %152 = add i32 %151, %145
-  %153 = mul i32 %152, %147
-  %154 = getelementptr i8, ptr %143, i64 64
-  %155 = load i32, ptr %154, align 4
-  %156 = sext i32 %155 to i64
-  %157 = shl nsw i64 %156, 2
-  %158 = load ptr, ptr %at, align 8
-  %159 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %160 = getelementptr i8, ptr %158, i64 %159
-  %161 = add nsw i64 %157, 255
-  %162 = add i64 %161, %159
-  %163 = sdiv i64 %162, 256
-  %164 = shl nsw i64 %163, 8
-  %165 = getelementptr i8, ptr %136, i64 8
-  store ptr %160, ptr %165, align 8
-  %166 = load i32, ptr %154, align 4
-  %167 = sext i32 %166 to i64
-  %168 = shl nsw i64 %167, 2
-  %169 = getelementptr i8, ptr %158, i64 %164
-  %170 = or disjoint i64 %164, 255
-  %171 = add i64 %170, %168
-  %172 = sdiv i64 %171, 256
-  %173 = shl nsw i64 %172, 8
-  store i64 %173, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %174 = getelementptr i8, ptr %136, i64 16
-  store ptr %169, ptr %174, align 8
-  %175 = getelementptr i8, ptr %143, i64 113
-  %176 = load i8, ptr %175, align 1
-  %177 = trunc i8 %176 to i1
-  br i1 %177, label %then.i.i.i, label %merge.i.i.i
+  %143 = getelementptr i8, ptr %142, i64 76
+  %.val32.val.i.i.i = load i32, ptr %143, align 4
+  %144 = sdiv i32 %.val32.val.i.i.i, %.val33.i.i.i
+  %145 = getelementptr i8, ptr %142, i64 84
+  %146 = load i32, ptr %145, align 4
+  %147 = mul i32 %146, %144
+  %148 = getelementptr i8, ptr %142, i64 80
+  %.val34.val.i.i.i = load i32, ptr %148, align 4
+  %149 = sdiv i32 %.val34.val.i.i.i, %.val33.i.i.i
+  %150 = shl i32 %149, 1
+  %151 = add i32 %150, %144
+  %152 = mul i32 %151, %146
+  %153 = getelementptr i8, ptr %142, i64 64
+  %154 = load i32, ptr %153, align 4
+  %155 = sext i32 %154 to i64
+  %156 = shl nsw i64 %155, 2
+  %157 = load ptr, ptr %at, align 8
+  %158 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %159 = getelementptr i8, ptr %157, i64 %158
+  %160 = add nsw i64 %156, 255
+  %161 = add i64 %160, %158
+  %162 = sdiv i64 %161, 256
+  %163 = shl nsw i64 %162, 8
+  %164 = getelementptr i8, ptr %135, i64 8
+  store ptr %159, ptr %164, align 8
+  %165 = load i32, ptr %153, align 4
+  %166 = sext i32 %165 to i64
+  %167 = shl nsw i64 %166, 2
+  %168 = getelementptr i8, ptr %157, i64 %163
+  %169 = or disjoint i64 %163, 255
+  %170 = add i64 %169, %167
+  %171 = sdiv i64 %170, 256
+  %172 = shl nsw i64 %171, 8
+  store i64 %172, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %173 = getelementptr i8, ptr %135, i64 16
+  store ptr %168, ptr %173, align 8
+  %174 = getelementptr i8, ptr %142, i64 113
+  %175 = load i8, ptr %174, align 1
+  %176 = trunc i8 %175 to i1
+  br i1 %176, label %then.i.i.i, label %merge.i.i.i
 
 then.i.i.i:                                       ; preds = %forbody.i
-  %178 = load i32, ptr %146, align 4
-  %179 = sext i32 %178 to i64
-  %180 = shl nsw i64 %179, 2
-  %181 = getelementptr i8, ptr %158, i64 %173
-  %182 = or disjoint i64 %173, 255
-  %183 = add i64 %182, %180
-  %184 = sdiv i64 %183, 256
-  %185 = shl nsw i64 %184, 8
-  %186 = getelementptr i8, ptr %136, i64 24
-  store ptr %181, ptr %186, align 8
-  %187 = load i32, ptr %146, align 4
-  %188 = sext i32 %187 to i64
-  %189 = shl nsw i64 %188, 2
-  %190 = getelementptr i8, ptr %158, i64 %185
-  %191 = add nsw i64 %189, 255
-  %192 = add i64 %191, %185
-  %193 = sdiv i64 %192, 256
-  %194 = shl nsw i64 %193, 8
-  store i64 %194, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %195 = getelementptr i8, ptr %136, i64 32
-  store ptr %190, ptr %195, align 8
+  %177 = load i32, ptr %145, align 4
+  %178 = sext i32 %177 to i64
+  %179 = shl nsw i64 %178, 2
+  %180 = getelementptr i8, ptr %157, i64 %172
+  %181 = or disjoint i64 %172, 255
+  %182 = add i64 %181, %179
+  %183 = sdiv i64 %182, 256
+  %184 = shl nsw i64 %183, 8
+  %185 = getelementptr i8, ptr %135, i64 24
+  store ptr %180, ptr %185, align 8
+  %186 = load i32, ptr %145, align 4
+  %187 = sext i32 %186 to i64
+  %188 = shl nsw i64 %187, 2
+  %189 = getelementptr i8, ptr %157, i64 %184
+  %190 = add nsw i64 %188, 255
+  %191 = add i64 %190, %184
+  %192 = sdiv i64 %191, 256
+  %193 = shl nsw i64 %192, 8
+  store i64 %193, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %194 = getelementptr i8, ptr %135, i64 32
+  store ptr %189, ptr %194, align 8
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %then.i.i.i, %forbody.i
-  %196 = getelementptr i8, ptr %136, i64 40
-  %197 = load ptr, ptr %67, align 8
-  %198 = getelementptr i8, ptr %197, i64 8
-  %.val31.i.i.i = load ptr, ptr %198, align 8
+  %195 = getelementptr i8, ptr %135, i64 40
+  %196 = load ptr, ptr %67, align 8
+  %197 = getelementptr i8, ptr %196, i64 8
+  %.val31.i.i.i = load ptr, ptr %197, align 8
   %.idx.i.i.i.i = mul nuw nsw i64 %indvars.iv.i, 40
-  %199 = getelementptr i8, ptr %.val31.i.i.i, i64 %.idx.i.i.i.i
-  %200 = load i32, ptr %199, align 4
-  %201 = load i32, ptr %154, align 4
-  %202 = getelementptr i8, ptr %143, i64 112
-  %203 = load i8, ptr %202, align 1
-  %204 = icmp ne i8 %203, 0
-  %205 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %196, i32 %200, i32 0, i32 %153, i32 %201, i1 zeroext %204)
-  %.not.i.i.i = icmp eq i32 %205, 0
+  %198 = getelementptr i8, ptr %.val31.i.i.i, i64 %.idx.i.i.i.i
+  %199 = load i32, ptr %198, align 4
+  %200 = load i32, ptr %153, align 4
+  %201 = getelementptr i8, ptr %142, i64 112
+  %202 = load i8, ptr %201, align 1
+  %203 = icmp ne i8 %202, 0
+  %204 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %195, i32 %199, i32 0, i32 %152, i32 %200, i1 zeroext %203)
+  %.not.i.i.i = icmp eq i32 %204, 0
   br i1 %.not.i.i.i, label %"$assign_attention.exit.i.i", label %then5
 
 "$assign_attention.exit.i.i":                     ; preds = %merge.i.i.i
-  %206 = getelementptr i8, ptr %136, i64 80
-  %207 = load ptr, ptr %67, align 8
-  %208 = getelementptr i8, ptr %207, i64 8
-  %.val.i.i.i = load ptr, ptr %208, align 8
-  %209 = getelementptr i8, ptr %.val.i.i.i, i64 %.idx.i.i.i.i
-  %210 = getelementptr i8, ptr %209, i64 4
-  %211 = load i32, ptr %210, align 4
-  %212 = load i32, ptr %154, align 4
-  %213 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %206, i32 %211, i32 0, i32 %212, i32 %148, i1 zeroext false)
-  %.not.i.i = icmp eq i32 %213, 0
+  %205 = getelementptr i8, ptr %135, i64 80
+  %206 = load ptr, ptr %67, align 8
+  %207 = getelementptr i8, ptr %206, i64 8
+  %.val.i.i.i = load ptr, ptr %207, align 8
+  %208 = getelementptr i8, ptr %.val.i.i.i, i64 %.idx.i.i.i.i
+  %209 = getelementptr i8, ptr %208, i64 4
+  %210 = load i32, ptr %209, align 4
+  %211 = load i32, ptr %153, align 4
+  %212 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %205, i32 %210, i32 0, i32 %211, i32 %147, i1 zeroext false)
+  %.not.i.i = icmp eq i32 %212, 0
   br i1 %.not.i.i, label %merge.i.i, label %then5
 
 merge.i.i:                                        ; preds = %"$assign_attention.exit.i.i"
-  %214 = load i8, ptr %136, align 1
-  %215 = trunc i8 %214 to i1
-  %216 = load ptr, ptr %0, align 8
-  br i1 %215, label %merge1.i.i, label %then2.i.i24
+  %213 = load i8, ptr %135, align 1
+  %214 = trunc i8 %213 to i1
+  %215 = load ptr, ptr %0, align 8
+  br i1 %214, label %merge1.i.i, label %then2.i.i24
 
 then2.i.i24:                                      ; preds = %merge.i.i
-  %.val47.i.i = load i32, ptr %24, align 4
-  %217 = getelementptr i8, ptr %216, i64 120
-  %.val.val.i.i = load i32, ptr %217, align 4
-  %218 = sdiv i32 %.val.val.i.i, %.val47.i.i
-  %219 = getelementptr i8, ptr %216, i64 64
-  %220 = load i32, ptr %219, align 4
-  %221 = getelementptr i8, ptr %136, i64 120
-  %222 = load ptr, ptr %67, align 8
-  %223 = getelementptr i8, ptr %222, i64 8
-  %.val10.i.i.i = load ptr, ptr %223, align 8
-  %224 = getelementptr i8, ptr %.val10.i.i.i, i64 %.idx.i.i.i.i
-  %225 = getelementptr i8, ptr %224, i64 8
-  %226 = load i32, ptr %225, align 4
-  %227 = shl i32 %218, 1
-  %228 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %221, i32 %226, i32 1, i32 %227, i32 %220, i1 zeroext false)
-  %.not.i49.i.i = icmp eq i32 %228, 0
-  br i1 %.not.i49.i.i, label %merge.i51.i.i, label %then5
+  %.val39.i.i = load i32, ptr %24, align 4
+  %216 = getelementptr i8, ptr %215, i64 120
+  %.val.val.i.i = load i32, ptr %216, align 4
+  %217 = sdiv i32 %.val.val.i.i, %.val39.i.i
+  %218 = getelementptr i8, ptr %215, i64 64
+  %219 = load i32, ptr %218, align 4
+  %220 = getelementptr i8, ptr %135, i64 120
+  %221 = load ptr, ptr %67, align 8
+  %222 = getelementptr i8, ptr %221, i64 8
+  %.val10.i.i.i = load ptr, ptr %222, align 8
+  %223 = getelementptr i8, ptr %.val10.i.i.i, i64 %.idx.i.i.i.i
+  %224 = getelementptr i8, ptr %223, i64 8
+  %225 = load i32, ptr %224, align 4
+  %226 = shl i32 %217, 1
+  %227 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %220, i32 %225, i32 1, i32 %226, i32 %219, i1 zeroext false)
+  %.not.i44.i.i = icmp eq i32 %227, 0
+  br i1 %.not.i44.i.i, label %merge.i46.i.i, label %then5
 
-merge.i51.i.i:                                    ; preds = %then2.i.i24
-  %229 = getelementptr i8, ptr %136, i64 160
-  %230 = load ptr, ptr %67, align 8
-  %231 = getelementptr i8, ptr %230, i64 8
-  %.val.i52.i.i = load ptr, ptr %231, align 8
-  %232 = getelementptr i8, ptr %.val.i52.i.i, i64 %.idx.i.i.i.i
-  %233 = getelementptr i8, ptr %232, i64 12
-  %234 = load i32, ptr %233, align 4
-  %235 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %229, i32 %234, i32 0, i32 %220, i32 %218, i1 zeroext false)
+merge.i46.i.i:                                    ; preds = %then2.i.i24
+  %228 = getelementptr i8, ptr %135, i64 160
+  %229 = load ptr, ptr %67, align 8
+  %230 = getelementptr i8, ptr %229, i64 8
+  %.val.i47.i.i = load ptr, ptr %230, align 8
+  %231 = getelementptr i8, ptr %.val.i47.i.i, i64 %.idx.i.i.i.i
+  %232 = getelementptr i8, ptr %231, i64 12
+  %233 = load i32, ptr %232, align 4
+  %234 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %228, i32 %233, i32 0, i32 %219, i32 %217, i1 zeroext false)
   br label %"$assign_layer.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i.i
-  %236 = getelementptr i8, ptr %216, i64 64
-  %237 = load i32, ptr %236, align 4
+  %235 = getelementptr i8, ptr %215, i64 64
+  %236 = load i32, ptr %235, align 4
   %.val.i.i.i.i = load i32, ptr %34, align 4
-  %238 = icmp eq i32 %.val.i.i.i.i, 2
-  %239 = getelementptr i8, ptr %216, i64 140
-  %240 = load i32, ptr %239, align 4
-  br i1 %238, label %then.i.i.i.i, label %"$Layout.local_expert_width.exit.i.i.i"
+  %237 = icmp eq i32 %.val.i.i.i.i, 2
+  %238 = getelementptr i8, ptr %215, i64 140
+  %239 = load i32, ptr %238, align 4
+  br i1 %237, label %then.i.i.i.i, label %"$Layout.local_expert_width.exit.i.i.i"
 
 "$Layout.local_expert_width.exit.i.i.i":          ; preds = %merge1.i.i
-  %241 = load i32, ptr %24, align 4
-  %242 = sdiv i32 %240, %241
-  %243 = getelementptr i8, ptr %216, i64 128
-  %244 = load i32, ptr %243, align 4
+  %240 = load i32, ptr %24, align 4
+  %241 = sdiv i32 %239, %240
+  %242 = getelementptr i8, ptr %215, i64 128
+  %243 = load i32, ptr %242, align 4
   br label %"$Layout.num_local_experts.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %merge1.i.i
-  %245 = getelementptr i8, ptr %216, i64 128
-  %246 = load i32, ptr %245, align 4
-  %247 = load i32, ptr %24, align 4
-  %248 = sdiv i32 %246, %247
+  %244 = getelementptr i8, ptr %215, i64 128
+  %245 = load i32, ptr %244, align 4
+  %246 = load i32, ptr %24, align 4
+  %247 = sdiv i32 %245, %246
   br label %"$Layout.num_local_experts.exit.i.i.i"
 
 "$Layout.num_local_experts.exit.i.i.i":           ; preds = %then.i.i.i.i, %"$Layout.local_expert_width.exit.i.i.i"
-  %249 = phi i32 [ %246, %then.i.i.i.i ], [ %244, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i56.i.i.i = phi i32 [ %240, %then.i.i.i.i ], [ %242, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i49.i.i.i = phi i32 [ %248, %then.i.i.i.i ], [ %244, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %250 = getelementptr i8, ptr %136, i64 200
-  %251 = load ptr, ptr %67, align 8
-  %252 = getelementptr i8, ptr %251, i64 8
-  %.val47.i.i.i = load ptr, ptr %252, align 8
-  %253 = getelementptr i8, ptr %.val47.i.i.i, i64 %.idx.i.i.i.i
-  %254 = getelementptr i8, ptr %253, i64 16
-  %255 = load i32, ptr %254, align 4
-  %256 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %250, i32 %255, i32 0, i32 %249, i32 %237, i1 zeroext false)
-  %.not.i54.i.i = icmp eq i32 %256, 0
-  br i1 %.not.i54.i.i, label %merge.i56.i.i, label %then5
+  %248 = phi i32 [ %245, %then.i.i.i.i ], [ %243, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %common.ret.op.i45.i.i.i = phi i32 [ %239, %then.i.i.i.i ], [ %241, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %common.ret.op.i40.i.i.i = phi i32 [ %247, %then.i.i.i.i ], [ %243, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %249 = getelementptr i8, ptr %135, i64 200
+  %250 = load ptr, ptr %67, align 8
+  %251 = getelementptr i8, ptr %250, i64 8
+  %.val38.i.i.i = load ptr, ptr %251, align 8
+  %252 = getelementptr i8, ptr %.val38.i.i.i, i64 %.idx.i.i.i.i
+  %253 = getelementptr i8, ptr %252, i64 16
+  %254 = load i32, ptr %253, align 4
+  %255 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %249, i32 %254, i32 0, i32 %248, i32 %236, i1 zeroext false)
+  %.not.i49.i.i = icmp eq i32 %255, 0
+  br i1 %.not.i49.i.i, label %merge.i51.i.i, label %then5
 
-merge.i56.i.i:                                    ; preds = %"$Layout.num_local_experts.exit.i.i.i"
-  %257 = load ptr, ptr %0, align 8
-  %258 = getelementptr i8, ptr %257, i64 128
-  %259 = load i32, ptr %258, align 4
-  %260 = sext i32 %259 to i64
-  %261 = shl nsw i64 %260, 2
-  %262 = load ptr, ptr %at, align 8
-  %263 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %264 = getelementptr i8, ptr %262, i64 %263
-  %265 = add nsw i64 %261, 255
-  %266 = add i64 %265, %263
-  %267 = sdiv i64 %266, 256
-  %268 = shl nsw i64 %267, 8
-  store i64 %268, ptr %.sroa.218.0.at.sroa_idx, align 8
-  %269 = getelementptr i8, ptr %136, i64 240
-  store ptr %264, ptr %269, align 8
-  %270 = load i8, ptr %133, align 1
-  %271 = trunc i8 %270 to i1
-  br i1 %271, label %and.rhs.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
+merge.i51.i.i:                                    ; preds = %"$Layout.num_local_experts.exit.i.i.i"
+  %256 = load ptr, ptr %0, align 8
+  %257 = getelementptr i8, ptr %256, i64 128
+  %258 = load i32, ptr %257, align 4
+  %259 = sext i32 %258 to i64
+  %260 = shl nsw i64 %259, 2
+  %261 = load ptr, ptr %at, align 8
+  %262 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %263 = getelementptr i8, ptr %261, i64 %262
+  %264 = add nsw i64 %260, 255
+  %265 = add i64 %264, %262
+  %266 = sdiv i64 %265, 256
+  %267 = shl nsw i64 %266, 8
+  store i64 %267, ptr %.sroa.218.0.at.sroa_idx, align 8
+  %268 = getelementptr i8, ptr %135, i64 240
+  store ptr %263, ptr %268, align 8
+  %269 = load i8, ptr %133, align 1
+  %270 = trunc i8 %269 to i1
+  br i1 %270, label %and.rhs.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
 
-and.rhs.i.i.i.i:                                  ; preds = %merge.i56.i.i
-  %.val.i50.i.i.i = load ptr, ptr %0, align 8
+and.rhs.i.i.i.i:                                  ; preds = %merge.i51.i.i
+  %.val.i41.i.i.i = load ptr, ptr %0, align 8
   %.val2.i.i.i.i = load ptr, ptr %67, align 8
-  %272 = getelementptr i8, ptr %.val2.i.i.i.i, i64 8
-  %.val2.val.i.i.i.i = load ptr, ptr %272, align 8
-  %273 = getelementptr i8, ptr %.val2.val.i.i.i.i, i64 %.idx.i.i.i.i
-  %274 = getelementptr i8, ptr %273, i64 8
-  %275 = load i32, ptr %274, align 4
-  %276 = getelementptr i8, ptr %273, i64 20
-  %277 = load i32, ptr %276, align 4
-  %278 = getelementptr i8, ptr %.val.i50.i.i.i, i64 136
-  %279 = load i32, ptr %278, align 4
-  %280 = icmp sgt i32 %279, 0
-  br i1 %280, label %and.lhs.true.i.i.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
+  %271 = getelementptr i8, ptr %.val2.i.i.i.i, i64 8
+  %.val2.val.i.i.i.i = load ptr, ptr %271, align 8
+  %272 = getelementptr i8, ptr %.val2.val.i.i.i.i, i64 %.idx.i.i.i.i
+  %273 = getelementptr i8, ptr %272, i64 8
+  %274 = load i32, ptr %273, align 4
+  %275 = getelementptr i8, ptr %272, i64 20
+  %276 = load i32, ptr %275, align 4
+  %277 = getelementptr i8, ptr %.val.i41.i.i.i, i64 136
+  %278 = load i32, ptr %277, align 4
+  %279 = icmp sgt i32 %278, 0
+  br i1 %279, label %and.lhs.true.i.i.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.rhs.i.i.i.i
-  %281 = getelementptr i8, ptr %.val.i50.i.i.i, i64 68
-  %.val5.i.i.i.i.i.i = load i32, ptr %281, align 4
-  %282 = getelementptr i8, ptr %.val.i50.i.i.i, i64 124
-  %.val6.i.i.i.i.i.i = load i32, ptr %282, align 4
-  %283 = icmp slt i32 %.val6.i.i.i.i.i.i, %.val5.i.i.i.i.i.i
-  br i1 %283, label %"$Layout.can_merge_shared.exit.i.i.i.i.i", label %"$Layout.merges_shared_in.exit.i.i.i"
+  %280 = getelementptr i8, ptr %.val.i41.i.i.i, i64 68
+  %.val5.i.i.i.i.i.i = load i32, ptr %280, align 4
+  %281 = getelementptr i8, ptr %.val.i41.i.i.i, i64 124
+  %.val6.i.i.i.i.i.i = load i32, ptr %281, align 4
+  %282 = icmp slt i32 %.val6.i.i.i.i.i.i, %.val5.i.i.i.i.i.i
+  br i1 %282, label %"$Layout.can_merge_shared.exit.i.i.i.i.i", label %"$Layout.merges_shared_in.exit.i.i.i"
 
 "$Layout.can_merge_shared.exit.i.i.i.i.i":        ; preds = %and.lhs.true.i.i.i.i.i.i
-  %284 = getelementptr i8, ptr %.val.i50.i.i.i, i64 140
-  %.val4.i.i.i.i.i.i = load i32, ptr %284, align 4
-  %285 = mul i32 %.val4.i.i.i.i.i.i, %279
-  %286 = icmp eq i32 %285, %.val4.i.i.i.i.i.i
-  %287 = icmp eq i32 %275, %277
-  %or.cond.i.i.i.i.i = select i1 %286, i1 %287, i1 false
+  %283 = getelementptr i8, ptr %.val.i41.i.i.i, i64 140
+  %.val4.i.i.i.i.i.i = load i32, ptr %283, align 4
+  %284 = mul i32 %.val4.i.i.i.i.i.i, %278
+  %285 = icmp eq i32 %284, %.val4.i.i.i.i.i.i
+  %286 = icmp eq i32 %274, %276
+  %or.cond.i.i.i.i.i = select i1 %285, i1 %286, i1 false
   br i1 %or.cond.i.i.i.i.i, label %and.rhs.i.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
 
 and.rhs.i.i.i.i.i:                                ; preds = %"$Layout.can_merge_shared.exit.i.i.i.i.i"
-  %288 = getelementptr i8, ptr %273, i64 12
-  %289 = load i32, ptr %288, align 4
-  %290 = getelementptr i8, ptr %273, i64 24
-  %291 = load i32, ptr %290, align 4
-  %292 = icmp eq i32 %289, %291
+  %287 = getelementptr i8, ptr %272, i64 12
+  %288 = load i32, ptr %287, align 4
+  %289 = getelementptr i8, ptr %272, i64 24
+  %290 = load i32, ptr %289, align 4
+  %291 = icmp eq i32 %288, %290
+  %292 = zext i1 %291 to i8
   br label %"$Layout.merges_shared_in.exit.i.i.i"
 
-"$Layout.merges_shared_in.exit.i.i.i":            ; preds = %and.rhs.i.i.i.i.i, %"$Layout.can_merge_shared.exit.i.i.i.i.i", %and.lhs.true.i.i.i.i.i.i, %and.rhs.i.i.i.i, %merge.i56.i.i
-  %293 = phi i1 [ false, %merge.i56.i.i ], [ false, %"$Layout.can_merge_shared.exit.i.i.i.i.i" ], [ %292, %and.rhs.i.i.i.i.i ], [ false, %and.lhs.true.i.i.i.i.i.i ], [ false, %and.rhs.i.i.i.i ]
-  %294 = zext i1 %293 to i8
-  %295 = getelementptr i8, ptr %136, i64 1
-  store i8 %294, ptr %295, align 1
-  %296 = load ptr, ptr %0, align 8
-  %297 = getelementptr i8, ptr %296, i64 136
-  %298 = load i32, ptr %297, align 4
-  %299 = icmp eq i32 %298, 0
-  br i1 %299, label %"$Layout.hosts_shared_in.exit.thread60.i.i.i", label %merge.i51.i.i.i
+"$Layout.merges_shared_in.exit.i.i.i":            ; preds = %and.rhs.i.i.i.i.i, %"$Layout.can_merge_shared.exit.i.i.i.i.i", %and.lhs.true.i.i.i.i.i.i, %and.rhs.i.i.i.i, %merge.i51.i.i
+  %293 = phi i8 [ 0, %merge.i51.i.i ], [ 0, %"$Layout.can_merge_shared.exit.i.i.i.i.i" ], [ %292, %and.rhs.i.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i.i ], [ 0, %and.rhs.i.i.i.i ]
+  %294 = getelementptr i8, ptr %135, i64 1
+  store i8 %293, ptr %294, align 1
+  %295 = getelementptr i8, ptr %135, i64 248
+  %296 = load ptr, ptr %67, align 8
+  %297 = getelementptr i8, ptr %296, i64 8
+  %.val37.i.i.i = load ptr, ptr %297, align 8
+  %298 = getelementptr i8, ptr %.val37.i.i.i, i64 %.idx.i.i.i.i
+  %299 = getelementptr i8, ptr %298, i64 20
+  %300 = load i32, ptr %299, align 4
+  %301 = shl i32 %common.ret.op.i45.i.i.i, 1
+  %302 = getelementptr i8, ptr %135, i64 328
+  %303 = getelementptr i8, ptr %135, i64 336
+  %304 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i40.i.i.i, ptr %295, i32 %300, i32 1, i32 %301, i32 %236, ptr %302, ptr %303)
+  %.not36.i.i.i = icmp eq i32 %304, 0
+  br i1 %.not36.i.i.i, label %"$assign_experts.exit.i.i", label %then5
 
-"$Layout.hosts_shared_in.exit.thread60.i.i.i":    ; preds = %"$Layout.merges_shared_in.exit.i.i.i"
-  %300 = getelementptr i8, ptr %136, i64 2
-  store i8 0, ptr %300, align 1
-  br label %331
-
-merge.i51.i.i.i:                                  ; preds = %"$Layout.merges_shared_in.exit.i.i.i"
-  %.val.i.i.i.i.i = load i32, ptr %34, align 4
-  %301 = icmp eq i32 %.val.i.i.i.i.i, 2
-  br i1 %301, label %and.lhs.true.i.i.i.i.i, label %"$Layout.hosts_shared_in.exit.thread.i.i.i"
-
-and.lhs.true.i.i.i.i.i:                           ; preds = %merge.i51.i.i.i
-  %.val5.i.i.i.i.i = load ptr, ptr %67, align 8
-  %302 = getelementptr i8, ptr %.val5.i.i.i.i.i, i64 8
-  %.val5.val.i.i.i.i.i = load ptr, ptr %302, align 8
-  %303 = getelementptr i8, ptr %.val5.val.i.i.i.i.i, i64 %.idx.i.i.i.i
-  %304 = getelementptr i8, ptr %303, i64 8
-  %305 = load i32, ptr %304, align 4
-  %306 = getelementptr i8, ptr %303, i64 20
-  %307 = load i32, ptr %306, align 4
-  %308 = icmp sgt i32 %298, 0
-  br i1 %308, label %and.lhs.true.i.i.i.i.i.i.i, label %"$Layout.hosts_shared_in.exit.thread.i.i.i"
-
-and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %and.lhs.true.i.i.i.i.i
-  %309 = getelementptr i8, ptr %296, i64 68
-  %.val5.i.i.i.i.i.i.i = load i32, ptr %309, align 4
-  %310 = getelementptr i8, ptr %296, i64 124
-  %.val6.i.i.i.i.i.i.i = load i32, ptr %310, align 4
-  %311 = icmp slt i32 %.val6.i.i.i.i.i.i.i, %.val5.i.i.i.i.i.i.i
-  br i1 %311, label %"$Layout.can_merge_shared.exit.i.i.i.i.i.i", label %"$Layout.hosts_shared_in.exit.thread.i.i.i"
-
-"$Layout.can_merge_shared.exit.i.i.i.i.i.i":      ; preds = %and.lhs.true.i.i.i.i.i.i.i
-  %312 = getelementptr i8, ptr %296, i64 140
-  %.val4.i.i.i.i.i.i.i = load i32, ptr %312, align 4
-  %313 = mul i32 %.val4.i.i.i.i.i.i.i, %298
-  %314 = icmp eq i32 %313, %.val4.i.i.i.i.i.i.i
-  %315 = icmp eq i32 %305, %307
-  %or.cond.i.i.i.i.i.i = select i1 %314, i1 %315, i1 false
-  br i1 %or.cond.i.i.i.i.i.i, label %"$Layout.can_merge_shared_in.exit.i.i.i.i.i", label %"$Layout.hosts_shared_in.exit.thread.i.i.i"
-
-"$Layout.can_merge_shared_in.exit.i.i.i.i.i":     ; preds = %"$Layout.can_merge_shared.exit.i.i.i.i.i.i"
-  %316 = getelementptr i8, ptr %303, i64 12
-  %317 = load i32, ptr %316, align 4
-  %318 = getelementptr i8, ptr %303, i64 24
-  %319 = load i32, ptr %318, align 4
-  %320 = icmp eq i32 %317, %319
-  br i1 %320, label %"$Layout.num_shared_parts_in.exit.i.i.i.i", label %"$Layout.hosts_shared_in.exit.thread.i.i.i"
-
-"$Layout.num_shared_parts_in.exit.i.i.i.i":       ; preds = %"$Layout.can_merge_shared_in.exit.i.i.i.i.i"
-  %.pre.i.i.i.i = load i32, ptr %24, align 4
-  %321 = icmp eq i32 %.pre.i.i.i.i, 1
-  br i1 %321, label %"$Layout.hosts_shared_in.exit.thread.i.i.i", label %"$Layout.hosts_shared_in.exit.i.i.i"
-
-"$Layout.hosts_shared_in.exit.thread.i.i.i":      ; preds = %"$Layout.num_shared_parts_in.exit.i.i.i.i", %"$Layout.can_merge_shared_in.exit.i.i.i.i.i", %"$Layout.can_merge_shared.exit.i.i.i.i.i.i", %and.lhs.true.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %merge.i51.i.i.i
-  %322 = getelementptr i8, ptr %136, i64 2
-  store i8 1, ptr %322, align 1
-  %323 = add i32 %common.ret.op.i49.i.i.i, 1
-  br label %331
-
-"$Layout.hosts_shared_in.exit.i.i.i":             ; preds = %"$Layout.num_shared_parts_in.exit.i.i.i.i"
-  %324 = trunc nuw nsw i64 %indvars.iv.i to i32
-  %325 = srem i32 %324, %.pre.i.i.i.i
-  %326 = load i32, ptr %134, align 4
-  %327 = icmp eq i32 %325, %326
-  %cond.fr.i.i.i = freeze i1 %327
-  %328 = zext i1 %cond.fr.i.i.i to i8
-  %329 = getelementptr i8, ptr %136, i64 2
-  store i8 %328, ptr %329, align 1
-  %330 = zext i1 %cond.fr.i.i.i to i32
-  %spec.select.i.i.i = add i32 %common.ret.op.i49.i.i.i, %330
-  br label %331
-
-331:                                              ; preds = %"$Layout.hosts_shared_in.exit.i.i.i", %"$Layout.hosts_shared_in.exit.thread.i.i.i", %"$Layout.hosts_shared_in.exit.thread60.i.i.i"
-  %332 = phi i32 [ %common.ret.op.i49.i.i.i, %"$Layout.hosts_shared_in.exit.thread60.i.i.i" ], [ %323, %"$Layout.hosts_shared_in.exit.thread.i.i.i" ], [ %spec.select.i.i.i, %"$Layout.hosts_shared_in.exit.i.i.i" ]
-  %count.0.i.i.i = select i1 %293, i32 %332, i32 %common.ret.op.i49.i.i.i
-  %333 = getelementptr i8, ptr %136, i64 248
-  %334 = load ptr, ptr %67, align 8
-  %335 = getelementptr i8, ptr %334, i64 8
-  %.val46.i.i.i = load ptr, ptr %335, align 8
-  %336 = getelementptr i8, ptr %.val46.i.i.i, i64 %.idx.i.i.i.i
-  %337 = getelementptr i8, ptr %336, i64 20
-  %338 = load i32, ptr %337, align 4
-  %339 = shl i32 %common.ret.op.i56.i.i.i, 1
-  %340 = getelementptr i8, ptr %136, i64 328
-  %341 = getelementptr i8, ptr %136, i64 336
-  %342 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %count.0.i.i.i, ptr %333, i32 %338, i32 1, i32 %339, i32 %237, ptr %340, ptr %341)
-  %.not45.i.i.i = icmp eq i32 %342, 0
-  br i1 %.not45.i.i.i, label %"$assign_experts.exit.i.i", label %then5
-
-"$assign_experts.exit.i.i":                       ; preds = %331
-  %343 = getelementptr i8, ptr %136, i64 288
-  %344 = load ptr, ptr %67, align 8
-  %345 = getelementptr i8, ptr %344, i64 8
-  %.val.i57.i.i = load ptr, ptr %345, align 8
-  %346 = getelementptr i8, ptr %.val.i57.i.i, i64 %.idx.i.i.i.i
-  %347 = getelementptr i8, ptr %346, i64 24
-  %348 = load i32, ptr %347, align 4
-  %349 = getelementptr i8, ptr %136, i64 344
-  %350 = getelementptr i8, ptr %136, i64 352
-  %351 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %count.0.i.i.i, ptr %343, i32 %348, i32 0, i32 %237, i32 %common.ret.op.i56.i.i.i, ptr %349, ptr %350)
-  %.not46.i.i = icmp eq i32 %351, 0
-  br i1 %.not46.i.i, label %merge6.i.i, label %then5
+"$assign_experts.exit.i.i":                       ; preds = %"$Layout.merges_shared_in.exit.i.i.i"
+  %305 = getelementptr i8, ptr %135, i64 288
+  %306 = load ptr, ptr %67, align 8
+  %307 = getelementptr i8, ptr %306, i64 8
+  %.val.i52.i.i = load ptr, ptr %307, align 8
+  %308 = getelementptr i8, ptr %.val.i52.i.i, i64 %.idx.i.i.i.i
+  %309 = getelementptr i8, ptr %308, i64 24
+  %310 = load i32, ptr %309, align 4
+  %311 = getelementptr i8, ptr %135, i64 344
+  %312 = getelementptr i8, ptr %135, i64 352
+  %313 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i40.i.i.i, ptr %305, i32 %310, i32 0, i32 %236, i32 %common.ret.op.i45.i.i.i, ptr %311, ptr %312)
+  %.not38.i.i = icmp eq i32 %313, 0
+  br i1 %.not38.i.i, label %merge6.i.i, label %then5
 
 merge6.i.i:                                       ; preds = %"$assign_experts.exit.i.i"
-  %352 = getelementptr i8, ptr %136, i64 2
-  %353 = load i8, ptr %352, align 1
-  %354 = trunc i8 %353 to i1
-  br i1 %354, label %else12.i.i, label %merge11.i
+  %314 = load ptr, ptr %0, align 8
+  %315 = getelementptr i8, ptr %314, i64 136
+  %316 = load i32, ptr %315, align 4
+  %317 = icmp eq i32 %316, 0
+  br i1 %317, label %merge11.i, label %merge10.i.i
 
-else12.i.i:                                       ; preds = %merge6.i.i
-  %355 = load i8, ptr %295, align 1
-  %356 = trunc i8 %355 to i1
-  br i1 %356, label %then14.i.i, label %merge10.i.i
+merge10.i.i:                                      ; preds = %merge6.i.i
+  %.val41.i.i = load i32, ptr %24, align 4
+  %318 = getelementptr i8, ptr %314, i64 140
+  %.val40.val42.i.i = load i32, ptr %318, align 4
+  %319 = mul i32 %.val40.val42.i.i, %316
+  %320 = sdiv i32 %319, %.val41.i.i
+  %321 = getelementptr i8, ptr %314, i64 64
+  %322 = load i32, ptr %321, align 4
+  %323 = getelementptr i8, ptr %135, i64 120
+  %324 = load ptr, ptr %67, align 8
+  %325 = getelementptr i8, ptr %324, i64 8
+  %.val10.i53.i.i = load ptr, ptr %325, align 8
+  %326 = getelementptr i8, ptr %.val10.i53.i.i, i64 %.idx.i.i.i.i
+  %327 = getelementptr i8, ptr %326, i64 8
+  %328 = load i32, ptr %327, align 4
+  %329 = shl i32 %320, 1
+  %330 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %323, i32 %328, i32 1, i32 %329, i32 %322, i1 zeroext false)
+  %.not.i55.i.i = icmp eq i32 %330, 0
+  br i1 %.not.i55.i.i, label %merge.i57.i.i, label %then5
 
-then14.i.i:                                       ; preds = %else12.i.i
-  %.val.i58.i.i = load i32, ptr %34, align 4
-  %357 = icmp eq i32 %.val.i58.i.i, 2
-  %358 = load ptr, ptr %0, align 8
-  %359 = getelementptr i8, ptr %358, i64 128
-  %360 = load i32, ptr %359, align 4
-  br i1 %357, label %then.i60.i.i, label %"$Layout.num_local_experts.exit.i75.i"
-
-then.i60.i.i:                                     ; preds = %then14.i.i
-  %361 = load i32, ptr %24, align 4
-  %362 = sdiv i32 %360, %361
-  br label %"$Layout.num_local_experts.exit.i75.i"
-
-"$Layout.num_local_experts.exit.i75.i":           ; preds = %then.i60.i.i, %then14.i.i
-  %common.ret.op.i59.i.i = phi i32 [ %362, %then.i60.i.i ], [ %360, %then14.i.i ]
-  %363 = sext i32 %common.ret.op.i59.i.i to i64
-  %364 = load i64, ptr %340, align 8
-  %365 = load i64, ptr %341, align 8
-  %.sroa.28.0..sroa_idx.i = getelementptr i8, ptr %136, i64 264
-  %.sroa.28.0.copyload.i = load ptr, ptr %.sroa.28.0..sroa_idx.i, align 8
-  %.sroa.39.0..sroa_idx.i = getelementptr i8, ptr %136, i64 272
-  %.sroa.39.0.copyload.i = load ptr, ptr %.sroa.39.0..sroa_idx.i, align 8
-  %.sroa.410.0..sroa_idx.i = getelementptr i8, ptr %136, i64 280
-  %.sroa.410.0.copyload.i = load ptr, ptr %.sroa.410.0..sroa_idx.i, align 8
-  %.not.i.i34 = icmp eq ptr %.sroa.39.0.copyload.i, null
-  %366 = mul i64 %365, %363
-  %367 = getelementptr i8, ptr %.sroa.39.0.copyload.i, i64 %366
-  %matrix.sroa.4.0.i.i = select i1 %.not.i.i34, ptr null, ptr %367
-  %368 = mul i64 %364, %363
-  %369 = getelementptr i8, ptr %.sroa.28.0.copyload.i, i64 %368
-  %370 = getelementptr i8, ptr %136, i64 120
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %370, ptr noundef nonnull align 8 dereferenceable(16) %333, i64 16, i1 false)
-  %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %136, i64 136
-  store ptr %369, ptr %.sroa.2.0..sroa_idx.i, align 8
-  %.sroa.3.0..sroa_idx.i = getelementptr i8, ptr %136, i64 144
-  store ptr %matrix.sroa.4.0.i.i, ptr %.sroa.3.0..sroa_idx.i, align 8
-  %.sroa.4.0..sroa_idx.i = getelementptr i8, ptr %136, i64 152
-  store ptr %.sroa.410.0.copyload.i, ptr %.sroa.4.0..sroa_idx.i, align 8
-  %371 = load i64, ptr %349, align 8
-  %372 = load i64, ptr %350, align 8
-  %.sroa.216.0..sroa_idx.i = getelementptr i8, ptr %136, i64 304
-  %.sroa.216.0.copyload.i = load ptr, ptr %.sroa.216.0..sroa_idx.i, align 8
-  %.sroa.317.0..sroa_idx.i = getelementptr i8, ptr %136, i64 312
-  %.sroa.317.0.copyload.i = load ptr, ptr %.sroa.317.0..sroa_idx.i, align 8
-  %.sroa.418.0..sroa_idx.i = getelementptr i8, ptr %136, i64 320
-  %.sroa.418.0.copyload.i = load ptr, ptr %.sroa.418.0..sroa_idx.i, align 8
-  %.not.i16.i = icmp eq ptr %.sroa.317.0.copyload.i, null
-  %373 = mul i64 %372, %363
-  %374 = getelementptr i8, ptr %.sroa.317.0.copyload.i, i64 %373
-  %matrix.sroa.4.0.i17.i = select i1 %.not.i16.i, ptr null, ptr %374
-  %375 = mul i64 %371, %363
-  %376 = getelementptr i8, ptr %.sroa.216.0.copyload.i, i64 %375
-  %377 = getelementptr i8, ptr %136, i64 160
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %377, ptr noundef nonnull align 8 dereferenceable(16) %343, i64 16, i1 false)
-  %.sroa.22.0..sroa_idx.i = getelementptr i8, ptr %136, i64 176
-  store ptr %376, ptr %.sroa.22.0..sroa_idx.i, align 8
-  %.sroa.33.0..sroa_idx.i = getelementptr i8, ptr %136, i64 184
-  store ptr %matrix.sroa.4.0.i17.i, ptr %.sroa.33.0..sroa_idx.i, align 8
-  %.sroa.44.0..sroa_idx.i = getelementptr i8, ptr %136, i64 192
-  store ptr %.sroa.418.0.copyload.i, ptr %.sroa.44.0..sroa_idx.i, align 8
-  br label %merge11.i
-
-merge10.i.i:                                      ; preds = %else12.i.i
-  %378 = load ptr, ptr %0, align 8
-  %379 = getelementptr i8, ptr %378, i64 136
-  %.val.i29 = load i32, ptr %379, align 4
-  %380 = getelementptr i8, ptr %378, i64 140
-  %.val2.i = load i32, ptr %380, align 4
-  %381 = mul i32 %.val2.i, %.val.i29
-  %.val.i.i30 = load i32, ptr %34, align 4
-  %382 = icmp eq i32 %.val.i.i30, 2
-  %.pre.pre = load ptr, ptr %67, align 8
-  %383 = getelementptr i8, ptr %.pre.pre, i64 8
-  %.val5.val.i.i = load ptr, ptr %383, align 8
-  %sext = shl i64 %indvars.iv.i, 32
-  %384 = ashr exact i64 %sext, 32
-  %.idx.i.i.i.i33 = mul nuw nsw i64 %384, 40
-  br i1 %382, label %and.lhs.true.i.i, label %merge.i.i31
-
-and.lhs.true.i.i:                                 ; preds = %merge10.i.i
-  %385 = getelementptr i8, ptr %.val5.val.i.i, i64 %.idx.i.i.i.i33
-  %386 = getelementptr i8, ptr %385, i64 8
-  %387 = load i32, ptr %386, align 4
-  %388 = getelementptr i8, ptr %385, i64 20
-  %389 = load i32, ptr %388, align 4
-  %390 = icmp sgt i32 %.val.i29, 0
-  br i1 %390, label %and.lhs.true.i.i.i.i, label %merge.i.i31
-
-and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true.i.i
-  %391 = getelementptr i8, ptr %378, i64 68
-  %.val5.i.i.i.i = load i32, ptr %391, align 4
-  %392 = getelementptr i8, ptr %378, i64 124
-  %.val6.i.i.i.i = load i32, ptr %392, align 4
-  %393 = icmp slt i32 %.val6.i.i.i.i, %.val5.i.i.i.i
-  br i1 %393, label %"$Layout.can_merge_shared.exit.i.i.i", label %merge.i.i31
-
-"$Layout.can_merge_shared.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %394 = icmp eq i32 %381, %.val2.i
-  %395 = icmp eq i32 %387, %389
-  %or.cond.i.i.i = select i1 %394, i1 %395, i1 false
-  br i1 %or.cond.i.i.i, label %"$Layout.can_merge_shared_in.exit.i.i", label %merge.i.i31
-
-"$Layout.can_merge_shared_in.exit.i.i":           ; preds = %"$Layout.can_merge_shared.exit.i.i.i"
-  %396 = getelementptr i8, ptr %385, i64 12
-  %397 = load i32, ptr %396, align 4
-  %398 = getelementptr i8, ptr %385, i64 24
-  %399 = load i32, ptr %398, align 4
-  %400 = icmp eq i32 %397, %399
-  br i1 %400, label %"$Layout.local_shared_width_in.exit", label %merge.i.i31
-
-merge.i.i31:                                      ; preds = %merge10.i.i, %"$Layout.can_merge_shared_in.exit.i.i", %"$Layout.can_merge_shared.exit.i.i.i", %and.lhs.true.i.i.i.i, %and.lhs.true.i.i
-  %401 = load i32, ptr %24, align 4
-  br label %"$Layout.local_shared_width_in.exit"
-
-"$Layout.local_shared_width_in.exit":             ; preds = %"$Layout.can_merge_shared_in.exit.i.i", %merge.i.i31
-  %common.ret.op.i.i32 = phi i32 [ 1, %"$Layout.can_merge_shared_in.exit.i.i" ], [ %401, %merge.i.i31 ]
-  %402 = sdiv i32 %381, %common.ret.op.i.i32
-  %403 = getelementptr i8, ptr %378, i64 64
-  %404 = load i32, ptr %403, align 4
-  %405 = getelementptr i8, ptr %136, i64 120
-  %406 = getelementptr i8, ptr %.val5.val.i.i, i64 %.idx.i.i.i.i33
-  %407 = getelementptr i8, ptr %406, i64 8
-  %408 = load i32, ptr %407, align 4
-  %409 = shl i32 %402, 1
-  %410 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %405, i32 %408, i32 1, i32 %409, i32 %404, i1 zeroext false)
-  %.not.i25 = icmp eq i32 %410, 0
-  br i1 %.not.i25, label %merge.i27, label %then5
-
-merge.i27:                                        ; preds = %"$Layout.local_shared_width_in.exit"
-  %411 = getelementptr i8, ptr %136, i64 160
-  %412 = load ptr, ptr %67, align 8
-  %413 = getelementptr i8, ptr %412, i64 8
-  %.val.i28 = load ptr, ptr %413, align 8
-  %414 = getelementptr i8, ptr %.val.i28, i64 %.idx.i.i.i.i33
-  %415 = getelementptr i8, ptr %414, i64 12
-  %416 = load i32, ptr %415, align 4
-  %417 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %411, i32 %416, i32 0, i32 %404, i32 %402, i1 zeroext false)
+merge.i57.i.i:                                    ; preds = %merge10.i.i
+  %331 = getelementptr i8, ptr %135, i64 160
+  %332 = load ptr, ptr %67, align 8
+  %333 = getelementptr i8, ptr %332, i64 8
+  %.val.i58.i.i = load ptr, ptr %333, align 8
+  %334 = getelementptr i8, ptr %.val.i58.i.i, i64 %.idx.i.i.i.i
+  %335 = getelementptr i8, ptr %334, i64 12
+  %336 = load i32, ptr %335, align 4
+  %337 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %331, i32 %336, i32 0, i32 %322, i32 %320, i1 zeroext false)
   br label %"$assign_layer.exit.i"
 
-"$assign_layer.exit.i":                           ; preds = %merge.i27, %merge.i51.i.i
-  %common.ret.op.i74.i = phi i32 [ %235, %merge.i51.i.i ], [ %417, %merge.i27 ]
+"$assign_layer.exit.i":                           ; preds = %merge.i57.i.i, %merge.i46.i.i
+  %common.ret.op.i74.i = phi i32 [ %234, %merge.i46.i.i ], [ %337, %merge.i57.i.i ]
   %.not59.i = icmp eq i32 %common.ret.op.i74.i, 0
   br i1 %.not59.i, label %merge11.i, label %then5
 
-merge11.i:                                        ; preds = %"$assign_layer.exit.i", %"$Layout.num_local_experts.exit.i75.i", %merge6.i.i
+merge11.i:                                        ; preds = %"$assign_layer.exit.i", %merge6.i.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
   br i1 %exitcond.not.i, label %"$assign_model.exit", label %forbody.i
 
 "$assign_model.exit":                             ; preds = %merge11.i, %merge6.i
-  %418 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %418, ptr %3, align 8
+  %338 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  store i64 %338, ptr %3, align 8
   br label %common.ret
 
-then5:                                            ; preds = %"$Layout.local_shared_width_in.exit", %"$assign_layer.exit.i", %"$assign_attention.exit.i.i", %"$assign_experts.exit.i.i", %then2.i.i24, %merge.i.i.i, %331, %"$Layout.num_local_experts.exit.i.i.i", %"$Layout.local_vocab_size.exit.i", %"$WeightTypes.head.exit.i"
-  %common.ret.op.i.ph = phi i32 [ %102, %"$WeightTypes.head.exit.i" ], [ %78, %"$Layout.local_vocab_size.exit.i" ], [ %410, %"$Layout.local_shared_width_in.exit" ], [ %common.ret.op.i74.i, %"$assign_layer.exit.i" ], [ %213, %"$assign_attention.exit.i.i" ], [ %351, %"$assign_experts.exit.i.i" ], [ %228, %then2.i.i24 ], [ %205, %merge.i.i.i ], [ %342, %331 ], [ %256, %"$Layout.num_local_experts.exit.i.i.i" ]
-  %419 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %419, ptr %3, align 8
-  %420 = load ptr, ptr %2, align 8
-  tail call void @free(ptr %420)
+then5:                                            ; preds = %"$assign_layer.exit.i", %"$assign_attention.exit.i.i", %"$assign_experts.exit.i.i", %then2.i.i24, %merge10.i.i, %merge.i.i.i, %"$Layout.merges_shared_in.exit.i.i.i", %"$Layout.num_local_experts.exit.i.i.i", %"$Layout.local_vocab_size.exit.i", %"$WeightTypes.head.exit.i"
+  %common.ret.op.i.ph = phi i32 [ %102, %"$WeightTypes.head.exit.i" ], [ %78, %"$Layout.local_vocab_size.exit.i" ], [ %common.ret.op.i74.i, %"$assign_layer.exit.i" ], [ %212, %"$assign_attention.exit.i.i" ], [ %313, %"$assign_experts.exit.i.i" ], [ %227, %then2.i.i24 ], [ %330, %merge10.i.i ], [ %204, %merge.i.i.i ], [ %304, %"$Layout.merges_shared_in.exit.i.i.i" ], [ %255, %"$Layout.num_local_experts.exit.i.i.i" ]
+  %339 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  store i64 %339, ptr %3, align 8
+  %340 = load ptr, ptr %2, align 8
+  tail call void @free(ptr %340)
   store ptr null, ptr %2, align 8
   br label %common.ret
 }
@@ -42158,20 +41854,20 @@ define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1)
 entry:
   %raw.i = alloca [1024 x i8], align 1
   %cache = alloca %21, align 8
-  %2 = load ptr, ptr %0, align 8, !noalias !78
+  %2 = load ptr, ptr %0, align 8, !noalias !75
   %3 = getelementptr i8, ptr %0, i64 172
-  %4 = load i32, ptr %3, align 4, !noalias !81
+  %4 = load i32, ptr %3, align 4, !noalias !78
   %5 = getelementptr i8, ptr %0, i64 324
-  %6 = load i32, ptr %5, align 4, !noalias !78
+  %6 = load i32, ptr %5, align 4, !noalias !75
   %7 = getelementptr i8, ptr %2, i64 92
-  %8 = load i32, ptr %7, align 4, !noalias !78
+  %8 = load i32, ptr %7, align 4, !noalias !75
   %9 = getelementptr i8, ptr %0, i64 208
-  %10 = load i32, ptr %9, align 4, !noalias !78
+  %10 = load i32, ptr %9, align 4, !noalias !75
   %11 = getelementptr i8, ptr %2, i64 104
-  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !78
+  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !75
   %12 = sdiv i32 %layout.val.val.i, %4
   %13 = getelementptr i8, ptr %2, i64 108
-  %14 = load i32, ptr %13, align 4, !noalias !78
+  %14 = load i32, ptr %13, align 4, !noalias !75
   %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
   store i32 %6, ptr %cache, align 8
@@ -42337,105 +42033,97 @@ merge1.i:                                         ; preds = %then2.i, %merge.mer
 
 condition.preheader.i:                            ; preds = %merge1.i
   %39 = getelementptr i8, ptr %0, i64 344
-  %40 = getelementptr i8, ptr %0, i64 912
-  %41 = getelementptr i8, ptr %0, i64 384
-  %42 = getelementptr i8, ptr %0, i64 392
-  %43 = getelementptr i8, ptr %0, i64 172
-  %44 = getelementptr i8, ptr %0, i64 928
+  %40 = getelementptr i8, ptr %0, i64 384
+  %41 = getelementptr i8, ptr %0, i64 392
+  %42 = getelementptr i8, ptr %0, i64 172
+  %43 = getelementptr i8, ptr %0, i64 408
   %.in.i.i.i = getelementptr i8, ptr %0, i64 376
-  %45 = getelementptr i8, ptr %0, i64 352
+  %44 = getelementptr i8, ptr %0, i64 352
   br label %condition.i
 
 condition.i:                                      ; preds = %whilebody.i, %condition.preheader.i
-  %46 = load i32, ptr %37, align 4
-  %47 = sext i32 %46 to i64
-  %48 = icmp slt i64 %32, %47
-  br i1 %48, label %and.lhs.true.i, label %merge1
+  %45 = load i32, ptr %37, align 4
+  %46 = sext i32 %45 to i64
+  %47 = icmp slt i64 %32, %46
+  br i1 %47, label %and.lhs.true.i, label %merge1
 
 whilebody.i:                                      ; preds = %"$Plan.has_room_beside_buffers.exit.i", %and.lhs.true.i.i, %"$Plan.room_for_pages.exit.i.i"
-  %49 = sdiv i32 %46, 2
-  %50 = sext i32 %49 to i64
-  %51 = tail call range(i64 -4294967296, 4294967295) i64 @llvm.smax.i64(i64 %32, i64 %50)
-  %52 = trunc i64 %51 to i32
-  store i32 %52, ptr %37, align 4
-  %53 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
-  %.not34.i = icmp eq i32 %53, 0
+  %48 = sdiv i32 %45, 2
+  %49 = sext i32 %48 to i64
+  %50 = tail call range(i64 -4294967296, 4294967295) i64 @llvm.smax.i64(i64 %32, i64 %49)
+  %51 = trunc i64 %50 to i32
+  store i32 %51, ptr %37, align 4
+  %52 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  %.not34.i = icmp eq i32 %52, 0
   br i1 %.not34.i, label %condition.i, label %common.ret
 
 and.lhs.true.i:                                   ; preds = %condition.i
-  %54 = load i64, ptr %39, align 8
-  %55 = load i8, ptr %33, align 1
-  %56 = trunc i8 %55 to i1
-  %57 = load i64, ptr %40, align 8
-  br i1 %56, label %then.i4.i.i.i, label %"$Plan.fixed_bytes.exit.i.i.i"
-
-"$Plan.fixed_bytes.exit.i.i.i":                   ; preds = %and.lhs.true.i
-  %58 = load i64, ptr %41, align 8
-  %59 = add i64 %58, %57
-  br label %"$Plan.room_for_pages.exit.i.i"
+  %53 = load i64, ptr %39, align 8
+  %54 = load i64, ptr %40, align 8
+  %55 = load i64, ptr %41, align 8
+  %56 = add i64 %55, %54
+  %57 = load i8, ptr %33, align 1
+  %58 = trunc i8 %57 to i1
+  br i1 %58, label %then.i4.i.i.i, label %"$Plan.room_for_pages.exit.i.i"
 
 then.i4.i.i.i:                                    ; preds = %and.lhs.true.i
-  %60 = load i64, ptr %42, align 8
-  %61 = load i32, ptr %43, align 4
-  %62 = sext i32 %61 to i64
-  %63 = mul i64 %57, %62
-  %64 = load i64, ptr %44, align 8
-  %65 = add i64 %64, %60
-  %66 = add i64 %65, %63
-  %.pre.i.i = load i64, ptr %41, align 8
+  %59 = load i32, ptr %42, align 4
+  %60 = sext i32 %59 to i64
+  %61 = mul i64 %56, %60
+  %62 = load i64, ptr %43, align 8
+  %63 = add i64 %61, %62
   br label %"$Plan.room_for_pages.exit.i.i"
 
-"$Plan.room_for_pages.exit.i.i":                  ; preds = %then.i4.i.i.i, %"$Plan.fixed_bytes.exit.i.i.i"
-  %67 = phi i64 [ %.pre.i.i, %then.i4.i.i.i ], [ %58, %"$Plan.fixed_bytes.exit.i.i.i" ]
-  %.pn.i.i.i = phi i64 [ %66, %then.i4.i.i.i ], [ %59, %"$Plan.fixed_bytes.exit.i.i.i" ]
-  %common.ret.op.i.i.i.i = phi i64 [ %62, %then.i4.i.i.i ], [ 1, %"$Plan.fixed_bytes.exit.i.i.i" ]
-  %68 = sub i64 %54, %.pn.i.i.i
-  %69 = load i64, ptr %.in.i.i.i, align 8
-  %70 = mul i64 %69, %common.ret.op.i.i.i.i
-  %71 = sdiv i64 %68, %70
-  %72 = sub i64 %54, %67
-  %73 = sdiv i64 %72, 16
-  %.not.i.i = icmp sgt i64 %57, %73
+"$Plan.room_for_pages.exit.i.i":                  ; preds = %then.i4.i.i.i, %and.lhs.true.i
+  %.pn.i.i.i = phi i64 [ %63, %then.i4.i.i.i ], [ %56, %and.lhs.true.i ]
+  %common.ret.op.i.i.i.i = phi i64 [ %60, %then.i4.i.i.i ], [ 1, %and.lhs.true.i ]
+  %64 = sub i64 %53, %.pn.i.i.i
+  %65 = load i64, ptr %.in.i.i.i, align 8
+  %66 = mul i64 %65, %common.ret.op.i.i.i.i
+  %67 = sdiv i64 %64, %66
+  %68 = sub i64 %53, %54
+  %69 = sdiv i64 %68, 16
+  %.not.i.i = icmp sgt i64 %55, %69
   br i1 %.not.i.i, label %whilebody.i, label %and.lhs.true.i.i
 
 and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pages.exit.i.i"
-  %74 = load i32, ptr %45, align 4
-  %75 = sext i32 %74 to i64
-  %.not7.i.i = icmp slt i64 %71, %75
+  %70 = load i32, ptr %44, align 4
+  %71 = sext i32 %70 to i64
+  %.not7.i.i = icmp slt i64 %67, %71
   br i1 %.not7.i.i, label %whilebody.i, label %"$Plan.has_room_beside_buffers.exit.i"
 
 "$Plan.has_room_beside_buffers.exit.i":           ; preds = %and.lhs.true.i.i
-  %76 = load i32, ptr %2, align 4
-  %77 = sext i32 %76 to i64
-  %.not35.i = icmp slt i64 %71, %77
+  %72 = load i32, ptr %2, align 4
+  %73 = sext i32 %72 to i64
+  %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
 common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).529.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).529.exit" ], [ %113, %merge12 ], [ %91, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %86, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %53, %whilebody.i ]
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).529.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
-  %78 = getelementptr i8, ptr %0, i64 48
-  %79 = load i32, ptr %78, align 4
-  %80 = icmp eq i32 %79, 0
-  br i1 %80, label %then5, label %merge4
+  %74 = getelementptr i8, ptr %0, i64 48
+  %75 = load i32, ptr %74, align 4
+  %76 = icmp eq i32 %75, 0
+  br i1 %76, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %81 = getelementptr i8, ptr %0, i64 328
-  %.val = load i8, ptr %81, align 1
-  %82 = trunc i8 %.val to i1
-  %83 = select i1 %82, i64 64, i64 256
+  %77 = getelementptr i8, ptr %0, i64 328
+  %.val = load i8, ptr %77, align 1
+  %78 = trunc i8 %.val to i1
+  %79 = select i1 %78, i64 64, i64 256
   call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i)
   br label %whilebody.i41
 
 whilebody.i41:                                    ; preds = %then5, %merge1.i43
-  %high.018.i = phi i64 [ %high.1.i, %merge1.i43 ], [ %83, %then5 ]
+  %high.018.i = phi i64 [ %high.1.i, %merge1.i43 ], [ %79, %then5 ]
   %low.017.i = phi i64 [ %low.1.i, %merge1.i43 ], [ 1, %then5 ]
-  %84 = sub i64 %high.018.i, %low.017.i
-  %.neg.i = sdiv i64 %84, -2
-  %85 = add i64 %.neg.i, %high.018.i
-  %86 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %85, ptr nonnull %fits.i, ptr %1)
-  %.not.i42 = icmp eq i32 %86, 0
+  %80 = sub i64 %high.018.i, %low.017.i
+  %.neg.i = sdiv i64 %80, -2
+  %81 = add i64 %.neg.i, %high.018.i
+  %82 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %81, ptr nonnull %fits.i, ptr %1)
+  %.not.i42 = icmp eq i32 %82, 0
   br i1 %.not.i42, label %merge1.i43, label %"$anon (./terra/plan/sizes.t:37).exit.thread"
 
 "$anon (./terra/plan/sizes.t:37).exit.thread":    ; preds = %whilebody.i41
@@ -42443,71 +42131,71 @@ whilebody.i41:                                    ; preds = %then5, %merge1.i43
   br label %common.ret
 
 merge1.i43:                                       ; preds = %whilebody.i41
-  %87 = load i8, ptr %fits.i, align 1
-  %88 = trunc i8 %87 to i1
-  %89 = add i64 %85, -1
-  %low.1.i = select i1 %88, i64 %85, i64 %low.017.i
-  %high.1.i = select i1 %88, i64 %high.018.i, i64 %89
-  %90 = icmp slt i64 %low.1.i, %high.1.i
-  br i1 %90, label %whilebody.i41, label %"$anon (./terra/plan/sizes.t:37).exit"
+  %83 = load i8, ptr %fits.i, align 1
+  %84 = trunc i8 %83 to i1
+  %85 = add i64 %81, -1
+  %low.1.i = select i1 %84, i64 %81, i64 %low.017.i
+  %high.1.i = select i1 %84, i64 %high.018.i, i64 %85
+  %86 = icmp slt i64 %low.1.i, %high.1.i
+  br i1 %86, label %whilebody.i41, label %"$anon (./terra/plan/sizes.t:37).exit"
 
 "$anon (./terra/plan/sizes.t:37).exit":           ; preds = %merge1.i43
-  %91 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
+  %87 = call fastcc i32 @"$choose_batch"(ptr %0, i64 %low.1.i, ptr nonnull %fits.i, ptr %1)
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i)
-  %.not36 = icmp eq i32 %91, 0
+  %.not36 = icmp eq i32 %87, 0
   br i1 %.not36, label %merge4, label %common.ret
 
 merge4:                                           ; preds = %merge1, %"$anon (./terra/plan/sizes.t:37).exit"
-  %92 = load i32, ptr %14, align 4
-  %93 = icmp eq i32 %92, 0
-  br i1 %93, label %then13, label %merge12
+  %88 = load i32, ptr %14, align 4
+  %89 = icmp eq i32 %88, 0
+  br i1 %89, label %then13, label %merge12
 
 then13:                                           ; preds = %merge4
-  %94 = getelementptr i8, ptr %0, i64 208
-  %95 = load i32, ptr %94, align 4
-  %96 = sext i32 %95 to i64
-  %97 = add nsw i64 %13, -1
-  %98 = add nsw i64 %97, %96
-  %99 = sdiv i64 %98, %96
-  %100 = add nsw i64 %common.ret.op.i, -1
-  %101 = add nsw i64 %100, %96
-  %102 = sdiv i64 %101, %96
+  %90 = getelementptr i8, ptr %0, i64 208
+  %91 = load i32, ptr %90, align 4
+  %92 = sext i32 %91 to i64
+  %93 = add nsw i64 %13, -1
+  %94 = add nsw i64 %93, %92
+  %95 = sdiv i64 %94, %92
+  %96 = add nsw i64 %common.ret.op.i, -1
+  %97 = add nsw i64 %96, %92
+  %98 = sdiv i64 %97, %92
   call void @llvm.lifetime.start.p0(i64 1, ptr nonnull %fits.i44)
-  %103 = tail call i64 @llvm.smin.i64(i64 %99, i64 %102)
-  %104 = icmp slt i64 %99, %102
-  br i1 %104, label %whilebody.i47, label %merge.i45
+  %99 = tail call i64 @llvm.smin.i64(i64 %95, i64 %98)
+  %100 = icmp slt i64 %95, %98
+  br i1 %100, label %whilebody.i47, label %merge.i45
 
 whilebody.i47:                                    ; preds = %then13, %merge1.i52
-  %high.018.i48 = phi i64 [ %high.1.i54, %merge1.i52 ], [ %102, %then13 ]
-  %low.017.i49 = phi i64 [ %low.1.i53, %merge1.i52 ], [ %103, %then13 ]
-  %105 = sub i64 %high.018.i48, %low.017.i49
-  %.neg.i50 = sdiv i64 %105, -2
-  %106 = add i64 %.neg.i50, %high.018.i48
-  %107 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %106, ptr nonnull %fits.i44, ptr %1)
-  %.not.i51 = icmp eq i32 %107, 0
+  %high.018.i48 = phi i64 [ %high.1.i54, %merge1.i52 ], [ %98, %then13 ]
+  %low.017.i49 = phi i64 [ %low.1.i53, %merge1.i52 ], [ %99, %then13 ]
+  %101 = sub i64 %high.018.i48, %low.017.i49
+  %.neg.i50 = sdiv i64 %101, -2
+  %102 = add i64 %.neg.i50, %high.018.i48
+  %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
+  %.not.i51 = icmp eq i32 %103, 0
   br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).529.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
-  %108 = load i8, ptr %fits.i44, align 1
-  %109 = trunc i8 %108 to i1
-  %110 = add i64 %106, -1
-  %low.1.i53 = select i1 %109, i64 %106, i64 %low.017.i49
-  %high.1.i54 = select i1 %109, i64 %high.018.i48, i64 %110
-  %111 = icmp slt i64 %low.1.i53, %high.1.i54
-  br i1 %111, label %whilebody.i47, label %merge.i45
+  %104 = load i8, ptr %fits.i44, align 1
+  %105 = trunc i8 %104 to i1
+  %106 = add i64 %102, -1
+  %low.1.i53 = select i1 %105, i64 %102, i64 %low.017.i49
+  %high.1.i54 = select i1 %105, i64 %high.018.i48, i64 %106
+  %107 = icmp slt i64 %low.1.i53, %high.1.i54
+  br i1 %107, label %whilebody.i47, label %merge.i45
 
 merge.i45:                                        ; preds = %merge1.i52, %then13
-  %low.0.lcssa.i = phi i64 [ %103, %then13 ], [ %low.1.i53, %merge1.i52 ]
-  %112 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
+  %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
+  %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
   br label %"$anon (./terra/plan/sizes.t:37).529.exit"
 
 "$anon (./terra/plan/sizes.t:37).529.exit":       ; preds = %whilebody.i47, %merge.i45
-  %common.ret.op.i46 = phi i32 [ %112, %merge.i45 ], [ %107, %whilebody.i47 ]
+  %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
 
 merge12:                                          ; preds = %merge4
-  %113 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
+  %109 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
   br label %common.ret
 }
 
@@ -42525,7 +42213,7 @@ entry:
   br i1 %4, label %then, label %entry.merge_crit_edge
 
 entry.merge_crit_edge:                            ; preds = %entry
-  %.pre22 = load i32, ptr %7, align 4
+  %.pre14 = load i32, ptr %7, align 4
   br label %merge
 
 then:                                             ; preds = %entry
@@ -42533,7 +42221,7 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry.merge_crit_edge, %then
-  %8 = phi i32 [ %.pre22, %entry.merge_crit_edge ], [ %6, %then ]
+  %8 = phi i32 [ %.pre14, %entry.merge_crit_edge ], [ %6, %then ]
   %9 = getelementptr i8, ptr %0, i64 204
   %10 = load i32, ptr %9, align 4
   %11 = getelementptr i8, ptr %0, i64 208
@@ -42545,370 +42233,162 @@ merge:                                            ; preds = %entry.merge_crit_ed
   store i32 %15, ptr %16, align 4
   %17 = getelementptr i8, ptr %0, i64 224
   %18 = load i32, ptr %17, align 4
-  %19 = getelementptr i8, ptr %0, i64 996
+  %19 = getelementptr i8, ptr %0, i64 476
   store i32 %18, ptr %19, align 4
-  %20 = getelementptr i8, ptr %0, i64 1000
+  %20 = getelementptr i8, ptr %0, i64 480
   store i32 %6, ptr %20, align 4
-  %21 = getelementptr i8, ptr %0, i64 1004
+  %21 = getelementptr i8, ptr %0, i64 484
   store i32 %15, ptr %21, align 4
-  %22 = getelementptr i8, ptr %0, i64 1008
+  %22 = getelementptr i8, ptr %0, i64 488
   store i32 %8, ptr %22, align 4
   %23 = shl i32 %8, 4
   %spec.select.i = tail call i32 @llvm.smax.i32(i32 %23, i32 1024)
-  %24 = getelementptr i8, ptr %0, i64 1012
+  %24 = getelementptr i8, ptr %0, i64 492
   store i32 %spec.select.i, ptr %24, align 4
   %25 = tail call i32 @llvm.smin.i32(i32 %8, i32 %6)
-  %26 = getelementptr i8, ptr %0, i64 1016
+  %26 = getelementptr i8, ptr %0, i64 496
   store i32 %25, ptr %26, align 4
   %27 = load ptr, ptr %0, align 8
   %28 = getelementptr i8, ptr %27, i64 96
   %29 = load i32, ptr %28, align 4
-  %30 = getelementptr i8, ptr %0, i64 1020
+  %30 = getelementptr i8, ptr %0, i64 500
   store i32 %29, ptr %30, align 4
   %31 = getelementptr i8, ptr %0, i64 8
   %32 = getelementptr i8, ptr %0, i64 172
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr i8, ptr %0, i64 216
-  %35 = load i32, ptr %34, align 4, !noalias !84
+  %35 = load i32, ptr %34, align 4, !noalias !81
   %36 = getelementptr i8, ptr %0, i64 336
   %37 = load i8, ptr %36, align 1
-  %38 = getelementptr i8, ptr %0, i64 936
+  %38 = getelementptr i8, ptr %0, i64 416
   store i32 60, ptr %38, align 4
-  %39 = getelementptr i8, ptr %0, i64 940
+  %39 = getelementptr i8, ptr %0, i64 420
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr i8, ptr %0, i64 944
+  %40 = getelementptr i8, ptr %0, i64 424
   store i32 %18, ptr %40, align 4
-  %41 = getelementptr i8, ptr %0, i64 948
+  %41 = getelementptr i8, ptr %0, i64 428
   store i32 %6, ptr %41, align 4
   %42 = mul i32 %15, %12
-  %43 = getelementptr i8, ptr %0, i64 952
+  %43 = getelementptr i8, ptr %0, i64 432
   store i32 %42, ptr %43, align 4
-  %44 = getelementptr i8, ptr %0, i64 956
+  %44 = getelementptr i8, ptr %0, i64 436
   store i32 %8, ptr %44, align 4
   %45 = getelementptr i8, ptr %27, i64 88
   %46 = load i32, ptr %45, align 4
-  %47 = getelementptr i8, ptr %0, i64 960
+  %47 = getelementptr i8, ptr %0, i64 440
   store i32 %46, ptr %47, align 4
   %48 = getelementptr i8, ptr %27, i64 100
   %layout.val.val.i = load i32, ptr %48, align 4
   %49 = sdiv i32 %layout.val.val.i, %33
-  %50 = getelementptr i8, ptr %0, i64 964
+  %50 = getelementptr i8, ptr %0, i64 444
   store i32 %49, ptr %50, align 4
   %51 = getelementptr i8, ptr %27, i64 104
   %layout.val43.val.i = load i32, ptr %51, align 4
   %52 = sdiv i32 %layout.val43.val.i, %33
-  %53 = getelementptr i8, ptr %0, i64 968
+  %53 = getelementptr i8, ptr %0, i64 448
   store i32 %52, ptr %53, align 4
   %54 = getelementptr i8, ptr %27, i64 108
   %55 = load i32, ptr %54, align 4
-  %56 = getelementptr i8, ptr %0, i64 972
+  %56 = getelementptr i8, ptr %0, i64 452
   store i32 %55, ptr %56, align 4
   %57 = getelementptr i8, ptr %27, i64 148
-  %.val.i.i = load i32, ptr %57, align 4
-  %58 = icmp sgt i32 %.val.i.i, 0
+  %.val10.i.i = load i32, ptr %57, align 4
+  %58 = icmp sgt i32 %.val10.i.i, 0
   br i1 %58, label %then.i.i, label %merge.i.i
 
 then.i.i:                                         ; preds = %merge
   %59 = getelementptr i8, ptr %27, i64 144
-  %.val13.val.i.i = load i32, ptr %59, align 4
-  %60 = sdiv i32 %.val13.val.i.i, %33
+  %.val11.val.i.i = load i32, ptr %59, align 4
+  %60 = sdiv i32 %.val11.val.i.i, %33
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i, %merge
   %width.0.i.i = phi i32 [ %60, %then.i.i ], [ 0, %merge ]
   %61 = getelementptr i8, ptr %27, i64 92
-  %62 = load i32, ptr %61, align 4
-  %63 = icmp slt i32 %.val.i.i, %62
-  br i1 %63, label %forbody.lr.ph.i.i, label %"$Layout.local_mlp_width.exit.i"
+  %.val.i.i = load i32, ptr %61, align 4
+  %62 = icmp slt i32 %.val10.i.i, %.val.i.i
+  br i1 %62, label %and.lhs.true.i.i, label %"$Layout.local_mlp_width.exit.i"
 
-forbody.lr.ph.i.i:                                ; preds = %merge.i.i
-  %64 = getelementptr i8, ptr %27, i64 160
-  %.val.i.i.i = load i32, ptr %64, align 4
-  %.val.i.fr.i.i = freeze i32 %.val.i.i.i
-  %65 = getelementptr i8, ptr %27, i64 164
-  %.val2.i.i.i = load i32, ptr %65, align 4
-  %66 = mul i32 %.val2.i.i.i, %.val.i.fr.i.i
-  %67 = icmp eq i32 %35, 2
-  %68 = icmp eq i32 %66, %.val2.i.i.i
-  %.fr.i.i = freeze i1 %68
-  br i1 %67, label %forbody.lr.ph.split.us.i.i, label %forbody.lr.ph.split.i.i
+and.lhs.true.i.i:                                 ; preds = %merge.i.i
+  %63 = getelementptr i8, ptr %27, i64 160
+  %.val15.val.i.i = load i32, ptr %63, align 4
+  %64 = getelementptr i8, ptr %27, i64 164
+  %.val15.val17.i.i = load i32, ptr %64, align 4
+  %65 = mul i32 %.val15.val17.i.i, %.val15.val.i.i
+  %66 = sdiv i32 %65, %33
+  %spec.select.i.i = tail call i32 @llvm.smax.i32(i32 %66, i32 %width.0.i.i)
+  br label %"$Layout.local_mlp_width.exit.i"
 
-forbody.lr.ph.split.us.i.i:                       ; preds = %forbody.lr.ph.i.i
-  %69 = icmp sgt i32 %.val.i.fr.i.i, 0
-  %70 = getelementptr i8, ptr %27, i64 504
-  %.val5.val.i.i.us.i.i = load ptr, ptr %70, align 8
-  br i1 %69, label %forbody.us.us.preheader.i.i, label %forbody.us.preheader.i.i
-
-forbody.us.us.preheader.i.i:                      ; preds = %forbody.lr.ph.split.us.i.i
-  %71 = sext i32 %.val.i.i to i64
-  %wide.trip.count69.i.i = sext i32 %62 to i64
-  br i1 %.fr.i.i, label %forbody.us.us.i.i, label %forbody.us.us.preheader.i.split.us.i
-
-forbody.us.us.preheader.i.split.us.i:             ; preds = %forbody.us.us.preheader.i.i
-  %72 = sdiv i32 %66, %33
-  %73 = sub nsw i64 %wide.trip.count69.i.i, %71
-  %min.iters.check60 = icmp ult i64 %73, 32
-  br i1 %min.iters.check60, label %forbody.us.us.i.us.i.preheader, label %vector.ph61
-
-vector.ph61:                                      ; preds = %forbody.us.us.preheader.i.split.us.i
-  %n.vec63 = and i64 %73, -32
-  %ind.end64 = add nsw i64 %n.vec63, %71
-  %minmax.ident.splatinsert72 = insertelement <8 x i32> poison, i32 %width.0.i.i, i64 0
-  %minmax.ident.splat73 = shufflevector <8 x i32> %minmax.ident.splatinsert72, <8 x i32> poison, <8 x i32> zeroinitializer
-  %broadcast.splatinsert74 = insertelement <8 x i32> poison, i32 %72, i64 0
-  %broadcast.splat75 = shufflevector <8 x i32> %broadcast.splatinsert74, <8 x i32> poison, <8 x i32> zeroinitializer
-  br label %vector.body66
-
-vector.body66:                                    ; preds = %vector.body66, %vector.ph61
-  %index67 = phi i64 [ 0, %vector.ph61 ], [ %index.next76, %vector.body66 ]
-  %vec.phi68 = phi <8 x i32> [ %minmax.ident.splat73, %vector.ph61 ], [ %74, %vector.body66 ]
-  %vec.phi69 = phi <8 x i32> [ %minmax.ident.splat73, %vector.ph61 ], [ %75, %vector.body66 ]
-  %vec.phi70 = phi <8 x i32> [ %minmax.ident.splat73, %vector.ph61 ], [ %76, %vector.body66 ]
-  %vec.phi71 = phi <8 x i32> [ %minmax.ident.splat73, %vector.ph61 ], [ %77, %vector.body66 ]
-  %74 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat75, <8 x i32> %vec.phi68)
-  %75 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat75, <8 x i32> %vec.phi69)
-  %76 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat75, <8 x i32> %vec.phi70)
-  %77 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat75, <8 x i32> %vec.phi71)
-  %index.next76 = add nuw i64 %index67, 32
-  %78 = icmp eq i64 %index.next76, %n.vec63
-  br i1 %78, label %middle.block58, label %vector.body66, !llvm.loop !87
-
-middle.block58:                                   ; preds = %vector.body66
-  %rdx.minmax77 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %74, <8 x i32> %75)
-  %rdx.minmax78 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax77, <8 x i32> %76)
-  %rdx.minmax79 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax78, <8 x i32> %77)
-  %79 = tail call i32 @llvm.vector.reduce.smax.v8i32(<8 x i32> %rdx.minmax79)
-  %cmp.n80 = icmp eq i64 %73, %n.vec63
-  br i1 %cmp.n80, label %"$Layout.local_mlp_width.exit.i", label %forbody.us.us.i.us.i.preheader
-
-forbody.us.us.i.us.i.preheader:                   ; preds = %middle.block58, %forbody.us.us.preheader.i.split.us.i
-  %indvars.iv66.i.us.i.ph = phi i64 [ %71, %forbody.us.us.preheader.i.split.us.i ], [ %ind.end64, %middle.block58 ]
-  %width.135.us.us.i.us.i.ph = phi i32 [ %width.0.i.i, %forbody.us.us.preheader.i.split.us.i ], [ %79, %middle.block58 ]
-  br label %forbody.us.us.i.us.i
-
-forbody.us.us.i.us.i:                             ; preds = %forbody.us.us.i.us.i.preheader, %forbody.us.us.i.us.i
-  %indvars.iv66.i.us.i = phi i64 [ %indvars.iv.next67.i.us.i, %forbody.us.us.i.us.i ], [ %indvars.iv66.i.us.i.ph, %forbody.us.us.i.us.i.preheader ]
-  %width.135.us.us.i.us.i = phi i32 [ %spec.select.i13, %forbody.us.us.i.us.i ], [ %width.135.us.us.i.us.i.ph, %forbody.us.us.i.us.i.preheader ]
-  %spec.select.i13 = tail call i32 @llvm.smax.i32(i32 %72, i32 %width.135.us.us.i.us.i)
-  %indvars.iv.next67.i.us.i = add nsw i64 %indvars.iv66.i.us.i, 1
-  %exitcond70.not.i.us.i = icmp eq i64 %indvars.iv.next67.i.us.i, %wide.trip.count69.i.i
-  br i1 %exitcond70.not.i.us.i, label %"$Layout.local_mlp_width.exit.i", label %forbody.us.us.i.us.i, !llvm.loop !88
-
-forbody.us.us.i.i:                                ; preds = %forbody.us.us.preheader.i.i, %merge2.us.us.i.i
-  %indvars.iv66.i.i = phi i64 [ %indvars.iv.next67.i.i, %merge2.us.us.i.i ], [ %71, %forbody.us.us.preheader.i.i ]
-  %width.135.us.us.i.i = phi i32 [ %width.2.us.us.i.i, %merge2.us.us.i.i ], [ %width.0.i.i, %forbody.us.us.preheader.i.i ]
-  %.idx.i.i.i.i.us.us.i.i = mul nsw i64 %indvars.iv66.i.i, 40
-  %80 = getelementptr i8, ptr %.val5.val.i.i.us.i.i, i64 %.idx.i.i.i.i.us.us.i.i
-  %81 = getelementptr i8, ptr %80, i64 20
-  %82 = load i32, ptr %81, align 4
-  %83 = getelementptr i8, ptr %80, i64 8
-  %84 = load i32, ptr %83, align 4
-  %85 = icmp eq i32 %84, %82
-  br i1 %85, label %"$Layout.can_merge_shared_in.exit.i.i.us.us.i.i", label %"$Layout.local_shared_width_in.exit.us.us.i.thread.i"
-
-"$Layout.can_merge_shared_in.exit.i.i.us.us.i.i": ; preds = %forbody.us.us.i.i
-  %86 = getelementptr i8, ptr %80, i64 12
-  %87 = load i32, ptr %86, align 4
-  %88 = getelementptr i8, ptr %80, i64 24
-  %89 = load i32, ptr %88, align 4
-  %90 = icmp eq i32 %87, %89
-  br i1 %90, label %"$Layout.local_shared_width_in.exit.thread.us.us.i.i", label %"$Layout.local_shared_width_in.exit.us.us.i.i"
-
-"$Layout.local_shared_width_in.exit.us.us.i.i":   ; preds = %"$Layout.can_merge_shared_in.exit.i.i.us.us.i.i"
-  %91 = sdiv i32 %66, %33
-  %92 = icmp sgt i32 %91, %width.135.us.us.i.i
-  br i1 %92, label %"$Layout.local_shared_width_in.exit30.us.us.i.i", label %merge2.us.us.i.i
-
-"$Layout.local_shared_width_in.exit.us.us.i.thread.i": ; preds = %forbody.us.us.i.i
-  %93 = sdiv i32 %66, %33
-  %94 = icmp sgt i32 %93, %width.135.us.us.i.i
-  br i1 %94, label %"$Layout.local_shared_width_in.exit30.us.us.i.i", label %merge2.us.us.i.i
-
-"$Layout.local_shared_width_in.exit.thread.us.us.i.i": ; preds = %"$Layout.can_merge_shared_in.exit.i.i.us.us.i.i"
-  %95 = icmp sgt i32 %.val2.i.i.i, %width.135.us.us.i.i
-  br i1 %95, label %"$Layout.local_shared_width_in.exit30.us.us.i.i", label %merge2.us.us.i.i
-
-"$Layout.local_shared_width_in.exit30.us.us.i.i": ; preds = %"$Layout.local_shared_width_in.exit.thread.us.us.i.i", %"$Layout.local_shared_width_in.exit.us.us.i.thread.i", %"$Layout.local_shared_width_in.exit.us.us.i.i"
-  %common.ret.op.i.i19.us.us.i.i = phi i32 [ %33, %"$Layout.local_shared_width_in.exit.us.us.i.i" ], [ %33, %"$Layout.local_shared_width_in.exit.us.us.i.thread.i" ], [ 1, %"$Layout.local_shared_width_in.exit.thread.us.us.i.i" ]
-  %96 = sdiv i32 %66, %common.ret.op.i.i19.us.us.i.i
-  br label %merge2.us.us.i.i
-
-merge2.us.us.i.i:                                 ; preds = %"$Layout.local_shared_width_in.exit30.us.us.i.i", %"$Layout.local_shared_width_in.exit.thread.us.us.i.i", %"$Layout.local_shared_width_in.exit.us.us.i.thread.i", %"$Layout.local_shared_width_in.exit.us.us.i.i"
-  %width.2.us.us.i.i = phi i32 [ %96, %"$Layout.local_shared_width_in.exit30.us.us.i.i" ], [ %width.135.us.us.i.i, %"$Layout.local_shared_width_in.exit.us.us.i.i" ], [ %width.135.us.us.i.i, %"$Layout.local_shared_width_in.exit.thread.us.us.i.i" ], [ %width.135.us.us.i.i, %"$Layout.local_shared_width_in.exit.us.us.i.thread.i" ]
-  %indvars.iv.next67.i.i = add nsw i64 %indvars.iv66.i.i, 1
-  %exitcond70.not.i.i = icmp eq i64 %indvars.iv.next67.i.i, %wide.trip.count69.i.i
-  br i1 %exitcond70.not.i.i, label %"$Layout.local_mlp_width.exit.i", label %forbody.us.us.i.i
-
-forbody.us.preheader.i.i:                         ; preds = %forbody.lr.ph.split.us.i.i
-  %97 = sdiv i32 %66, %33
-  %98 = sub i32 %62, %.val.i.i
-  %min.iters.check36 = icmp ult i32 %98, 32
-  br i1 %min.iters.check36, label %forbody.us.i.i.preheader, label %vector.ph37
-
-vector.ph37:                                      ; preds = %forbody.us.preheader.i.i
-  %n.vec39 = and i32 %98, -32
-  %ind.end40 = add i32 %.val.i.i, %n.vec39
-  %minmax.ident.splatinsert48 = insertelement <8 x i32> poison, i32 %width.0.i.i, i64 0
-  %minmax.ident.splat49 = shufflevector <8 x i32> %minmax.ident.splatinsert48, <8 x i32> poison, <8 x i32> zeroinitializer
-  %broadcast.splatinsert50 = insertelement <8 x i32> poison, i32 %97, i64 0
-  %broadcast.splat51 = shufflevector <8 x i32> %broadcast.splatinsert50, <8 x i32> poison, <8 x i32> zeroinitializer
-  br label %vector.body42
-
-vector.body42:                                    ; preds = %vector.body42, %vector.ph37
-  %index43 = phi i32 [ 0, %vector.ph37 ], [ %index.next52, %vector.body42 ]
-  %vec.phi44 = phi <8 x i32> [ %minmax.ident.splat49, %vector.ph37 ], [ %99, %vector.body42 ]
-  %vec.phi45 = phi <8 x i32> [ %minmax.ident.splat49, %vector.ph37 ], [ %100, %vector.body42 ]
-  %vec.phi46 = phi <8 x i32> [ %minmax.ident.splat49, %vector.ph37 ], [ %101, %vector.body42 ]
-  %vec.phi47 = phi <8 x i32> [ %minmax.ident.splat49, %vector.ph37 ], [ %102, %vector.body42 ]
-  %99 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat51, <8 x i32> %vec.phi44)
-  %100 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat51, <8 x i32> %vec.phi45)
-  %101 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat51, <8 x i32> %vec.phi46)
-  %102 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat51, <8 x i32> %vec.phi47)
-  %index.next52 = add nuw i32 %index43, 32
-  %103 = icmp eq i32 %index.next52, %n.vec39
-  br i1 %103, label %middle.block34, label %vector.body42, !llvm.loop !89
-
-middle.block34:                                   ; preds = %vector.body42
-  %rdx.minmax53 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %99, <8 x i32> %100)
-  %rdx.minmax54 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax53, <8 x i32> %101)
-  %rdx.minmax55 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax54, <8 x i32> %102)
-  %104 = tail call i32 @llvm.vector.reduce.smax.v8i32(<8 x i32> %rdx.minmax55)
-  %cmp.n56 = icmp eq i32 %98, %n.vec39
-  br i1 %cmp.n56, label %"$Layout.local_mlp_width.exit.i", label %forbody.us.i.i.preheader
-
-forbody.us.i.i.preheader:                         ; preds = %middle.block34, %forbody.us.preheader.i.i
-  %layer.036.us.i.i.ph = phi i32 [ %.val.i.i, %forbody.us.preheader.i.i ], [ %ind.end40, %middle.block34 ]
-  %width.135.us.i.i.ph = phi i32 [ %width.0.i.i, %forbody.us.preheader.i.i ], [ %104, %middle.block34 ]
-  br label %forbody.us.i.i
-
-forbody.us.i.i:                                   ; preds = %forbody.us.i.i.preheader, %forbody.us.i.i
-  %layer.036.us.i.i = phi i32 [ %105, %forbody.us.i.i ], [ %layer.036.us.i.i.ph, %forbody.us.i.i.preheader ]
-  %width.135.us.i.i = phi i32 [ %spec.select.i.i, %forbody.us.i.i ], [ %width.135.us.i.i.ph, %forbody.us.i.i.preheader ]
-  %spec.select.i.i = tail call i32 @llvm.smax.i32(i32 %97, i32 %width.135.us.i.i)
-  %105 = add nsw i32 %layer.036.us.i.i, 1
-  %exitcond62.not.i.i = icmp eq i32 %105, %62
-  br i1 %exitcond62.not.i.i, label %"$Layout.local_mlp_width.exit.i", label %forbody.us.i.i, !llvm.loop !90
-
-forbody.lr.ph.split.i.i:                          ; preds = %forbody.lr.ph.i.i
-  %106 = sdiv i32 %66, %33
-  %107 = sub i32 %62, %.val.i.i
-  %min.iters.check = icmp ult i32 %107, 32
-  br i1 %min.iters.check, label %forbody.i.i.preheader, label %vector.ph
-
-vector.ph:                                        ; preds = %forbody.lr.ph.split.i.i
-  %n.vec = and i32 %107, -32
-  %ind.end = add i32 %.val.i.i, %n.vec
-  %minmax.ident.splatinsert = insertelement <8 x i32> poison, i32 %width.0.i.i, i64 0
-  %minmax.ident.splat = shufflevector <8 x i32> %minmax.ident.splatinsert, <8 x i32> poison, <8 x i32> zeroinitializer
-  %broadcast.splatinsert = insertelement <8 x i32> poison, i32 %106, i64 0
-  %broadcast.splat = shufflevector <8 x i32> %broadcast.splatinsert, <8 x i32> poison, <8 x i32> zeroinitializer
-  br label %vector.body
-
-vector.body:                                      ; preds = %vector.body, %vector.ph
-  %index = phi i32 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %108, %vector.body ]
-  %vec.phi29 = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %109, %vector.body ]
-  %vec.phi30 = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %110, %vector.body ]
-  %vec.phi31 = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %111, %vector.body ]
-  %108 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi)
-  %109 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi29)
-  %110 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi30)
-  %111 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi31)
-  %index.next = add nuw i32 %index, 32
-  %112 = icmp eq i32 %index.next, %n.vec
-  br i1 %112, label %middle.block, label %vector.body, !llvm.loop !91
-
-middle.block:                                     ; preds = %vector.body
-  %rdx.minmax = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %108, <8 x i32> %109)
-  %rdx.minmax32 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax, <8 x i32> %110)
-  %rdx.minmax33 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax32, <8 x i32> %111)
-  %113 = tail call i32 @llvm.vector.reduce.smax.v8i32(<8 x i32> %rdx.minmax33)
-  %cmp.n = icmp eq i32 %107, %n.vec
-  br i1 %cmp.n, label %"$Layout.local_mlp_width.exit.i", label %forbody.i.i.preheader
-
-forbody.i.i.preheader:                            ; preds = %middle.block, %forbody.lr.ph.split.i.i
-  %layer.036.i.i.ph = phi i32 [ %.val.i.i, %forbody.lr.ph.split.i.i ], [ %ind.end, %middle.block ]
-  %width.135.i.i.ph = phi i32 [ %width.0.i.i, %forbody.lr.ph.split.i.i ], [ %113, %middle.block ]
-  br label %forbody.i.i
-
-forbody.i.i:                                      ; preds = %forbody.i.i.preheader, %forbody.i.i
-  %layer.036.i.i = phi i32 [ %114, %forbody.i.i ], [ %layer.036.i.i.ph, %forbody.i.i.preheader ]
-  %width.135.i.i = phi i32 [ %spec.select73.i.i, %forbody.i.i ], [ %width.135.i.i.ph, %forbody.i.i.preheader ]
-  %spec.select73.i.i = tail call i32 @llvm.smax.i32(i32 %106, i32 %width.135.i.i)
-  %114 = add nsw i32 %layer.036.i.i, 1
-  %exitcond.not.i.i = icmp eq i32 %114, %62
-  br i1 %exitcond.not.i.i, label %"$Layout.local_mlp_width.exit.i", label %forbody.i.i, !llvm.loop !92
-
-"$Layout.local_mlp_width.exit.i":                 ; preds = %forbody.i.i, %forbody.us.i.i, %forbody.us.us.i.us.i, %merge2.us.us.i.i, %middle.block, %middle.block34, %middle.block58, %merge.i.i
-  %width.1.lcssa.i.i = phi i32 [ %width.0.i.i, %merge.i.i ], [ %79, %middle.block58 ], [ %104, %middle.block34 ], [ %113, %middle.block ], [ %width.2.us.us.i.i, %merge2.us.us.i.i ], [ %spec.select.i13, %forbody.us.us.i.us.i ], [ %spec.select.i.i, %forbody.us.i.i ], [ %spec.select73.i.i, %forbody.i.i ]
-  %115 = getelementptr i8, ptr %0, i64 976
-  store i32 %width.1.lcssa.i.i, ptr %115, align 4
-  %116 = icmp eq i32 %35, 2
-  %117 = getelementptr i8, ptr %27, i64 164
-  %118 = load i32, ptr %117, align 4
-  br i1 %116, label %then.i50.i, label %"$Layout.local_expert_width.exit.i"
+"$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i, %merge.i.i
+  %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i ], [ %spec.select.i.i, %and.lhs.true.i.i ]
+  %67 = getelementptr i8, ptr %0, i64 456
+  store i32 %width.1.i.i, ptr %67, align 4
+  %68 = icmp eq i32 %35, 2
+  %69 = getelementptr i8, ptr %27, i64 164
+  %70 = load i32, ptr %69, align 4
+  br i1 %68, label %then.i52.i, label %"$Layout.local_expert_width.exit.i"
 
 "$Layout.local_expert_width.exit.i":              ; preds = %"$Layout.local_mlp_width.exit.i"
-  %119 = sdiv i32 %118, %33
-  %120 = getelementptr i8, ptr %0, i64 980
-  store i32 %119, ptr %120, align 4
-  %121 = getelementptr i8, ptr %27, i64 152
-  %122 = load i32, ptr %121, align 4
+  %71 = sdiv i32 %70, %33
+  %72 = getelementptr i8, ptr %0, i64 460
+  store i32 %71, ptr %72, align 4
+  %73 = getelementptr i8, ptr %27, i64 152
+  %74 = load i32, ptr %73, align 4
   br label %"$Layout.num_local_experts.exit.i"
 
-then.i50.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
-  %123 = getelementptr i8, ptr %0, i64 980
-  store i32 %118, ptr %123, align 4
-  %124 = getelementptr i8, ptr %27, i64 152
-  %125 = load i32, ptr %124, align 4
-  %126 = sdiv i32 %125, %33
+then.i52.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
+  %75 = getelementptr i8, ptr %0, i64 460
+  store i32 %70, ptr %75, align 4
+  %76 = getelementptr i8, ptr %27, i64 152
+  %77 = load i32, ptr %76, align 4
+  %78 = sdiv i32 %77, %33
   br label %"$Layout.num_local_experts.exit.i"
 
-"$Layout.num_local_experts.exit.i":               ; preds = %then.i50.i, %"$Layout.local_expert_width.exit.i"
-  %common.ret.op.i49.i = phi i32 [ %126, %then.i50.i ], [ %122, %"$Layout.local_expert_width.exit.i" ]
-  %127 = and i8 %37, 1
-  %128 = zext nneg i8 %127 to i32
-  %129 = add i32 %common.ret.op.i49.i, %128
-  %130 = getelementptr i8, ptr %0, i64 984
-  store i32 %129, ptr %130, align 4
-  %131 = getelementptr i8, ptr %27, i64 156
-  %132 = load i32, ptr %131, align 4
-  %133 = add i32 %132, %128
-  %134 = getelementptr i8, ptr %0, i64 988
-  store i32 %133, ptr %134, align 4
-  %135 = load i32, ptr %28, align 4
-  %136 = getelementptr i8, ptr %0, i64 992
-  store i32 %135, ptr %136, align 4
-  %137 = load ptr, ptr %31, align 8
-  %138 = getelementptr i8, ptr %137, i64 160
-  %139 = load ptr, ptr %138, align 8
-  %140 = getelementptr i8, ptr %0, i64 920
-  %141 = tail call i32 %139(ptr nonnull %38, ptr %140)
-  %.not.i = icmp eq i32 %141, 0
+"$Layout.num_local_experts.exit.i":               ; preds = %then.i52.i, %"$Layout.local_expert_width.exit.i"
+  %common.ret.op.i51.i = phi i32 [ %78, %then.i52.i ], [ %74, %"$Layout.local_expert_width.exit.i" ]
+  %79 = and i8 %37, 1
+  %80 = zext nneg i8 %79 to i32
+  %81 = add i32 %common.ret.op.i51.i, %80
+  %82 = getelementptr i8, ptr %0, i64 464
+  store i32 %81, ptr %82, align 4
+  %83 = getelementptr i8, ptr %27, i64 156
+  %84 = load i32, ptr %83, align 4
+  %85 = add i32 %84, %80
+  %86 = getelementptr i8, ptr %0, i64 468
+  store i32 %85, ptr %86, align 4
+  %87 = load i32, ptr %28, align 4
+  %88 = getelementptr i8, ptr %0, i64 472
+  store i32 %87, ptr %88, align 4
+  %89 = load ptr, ptr %31, align 8
+  %90 = getelementptr i8, ptr %89, i64 160
+  %91 = load ptr, ptr %90, align 8
+  %92 = getelementptr i8, ptr %0, i64 400
+  %93 = tail call i32 %91(ptr nonnull %38, ptr %92)
+  %.not.i = icmp eq i32 %93, 0
   %.not41.i = icmp eq ptr %1, null
   %or.cond.i = select i1 %.not.i, i1 true, i1 %.not41.i
   br i1 %or.cond.i, label %"$Plan.shape_workspace.exit", label %then2.i
 
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
-  %142 = load i32, ptr %17, align 4
-  %143 = load i32, ptr %9, align 4
-  %144 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.526", i32 %142, i32 %143)
+  %94 = load i32, ptr %17, align 4
+  %95 = load i32, ptr %9, align 4
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.526", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %145 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %145, i64 1023)
-  %146 = icmp sgt i64 %145, 0
-  br i1 %146, label %then2.i.i.i, label %"$Plan.shape_workspace.exit.thread"
+  %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
+  %98 = icmp sgt i64 %97, 0
+  br i1 %98, label %then2.i.i.i, label %"$Plan.shape_workspace.exit.thread"
 
 then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i, i1 false)
   br label %"$Plan.shape_workspace.exit.thread"
 
 "$Plan.shape_workspace.exit.thread":              ; preds = %then2.i, %then2.i.i.i
-  %147 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %147, align 1
-  %148 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %149 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %149, i64 %148)
+  %99 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %99, align 1
+  %100 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %101 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %101, i64 %100)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
@@ -42916,475 +42396,265 @@ then2.i.i.i:                                      ; preds = %then2.i
   br i1 %.not.i, label %merge1, label %common.ret
 
 common.ret:                                       ; preds = %"$Plan.shape_workspace.exit.thread", %"$Plan.shape_workspace.exit", %merge1
-  ret i32 %141
+  ret i32 %93
 
 merge1:                                           ; preds = %"$Plan.shape_workspace.exit"
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape, ptr nonnull %0)
   call void @llvm.lifetime.start.p0(i64 1624, ptr nonnull %unbound.i)
-  %150 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
+  %102 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
   call void @llvm.lifetime.end.p0(i64 1624, ptr nonnull %unbound.i)
-  %151 = getelementptr i8, ptr %0, i64 912
-  store i64 %150, ptr %151, align 8
-  %152 = load i64, ptr %shape, align 8
-  %153 = getelementptr inbounds i8, ptr %shape, i64 128
-  %154 = getelementptr inbounds i8, ptr %shape, i64 72
-  %155 = load i64, ptr %154, align 8, !noalias !93
-  %156 = add i64 %152, -1
-  %157 = add i64 %156, %155
-  %158 = sdiv i64 %157, %152
-  %159 = load i32, ptr %153, align 8
-  %160 = sext i32 %159 to i64
-  %161 = shl nsw i64 %160, 2
-  %162 = add nsw i64 %161, 63
-  %163 = sdiv i64 %162, 64
-  %164 = mul nsw i64 %163, 192
-  %165 = getelementptr inbounds i8, ptr %shape, i64 132
-  %166 = load i32, ptr %165, align 4
-  %167 = sext i32 %166 to i64
-  %168 = shl nsw i64 %167, 2
-  %169 = add nsw i64 %168, 63
-  %170 = sdiv i64 %169, 64
-  %171 = add i32 %166, 1
-  %172 = sext i32 %171 to i64
-  %173 = shl nsw i64 %172, 2
-  %174 = add nsw i64 %173, 63
-  %175 = sdiv i64 %174, 64
-  %176 = getelementptr inbounds i8, ptr %shape, i64 140
-  %177 = load i32, ptr %176, align 4
-  %178 = sext i32 %177 to i64
-  %179 = shl nsw i64 %178, 2
-  %180 = add nsw i64 %179, 63
-  %181 = sdiv i64 %180, 64
-  %182 = shl nsw i64 %178, 3
-  %183 = add nsw i64 %182, 63
-  %184 = sdiv i64 %183, 64
-  %185 = add i32 %177, 1
-  %186 = sext i32 %185 to i64
-  %187 = shl nsw i64 %186, 2
-  %188 = add nsw i64 %187, 63
-  %189 = sdiv i64 %188, 64
-  %190 = getelementptr inbounds i8, ptr %shape, i64 144
-  %191 = load i32, ptr %190, align 8
-  %192 = sext i32 %191 to i64
-  %193 = shl nsw i64 %192, 2
-  %194 = add nsw i64 %193, 63
-  %195 = sdiv i64 %194, 64
-  %196 = getelementptr inbounds i8, ptr %shape, i64 148
-  %197 = load i32, ptr %196, align 4
-  %198 = sext i32 %197 to i64
-  %199 = getelementptr inbounds i8, ptr %shape, i64 152
-  %.val.i.i.i14 = load i32, ptr %199, align 8
-  %200 = sext i32 %.val.i.i.i14 to i64
-  %201 = add nsw i64 %200, 31
-  %202 = sdiv i64 %201, 32
-  %203 = shl nsw i64 %198, 2
-  %204 = mul nsw i64 %203, %202
-  %205 = add nsw i64 %204, 63
-  %206 = sdiv i64 %205, 64
-  %207 = getelementptr inbounds i8, ptr %shape, i64 136
-  %208 = load i32, ptr %207, align 8
-  %209 = mul i32 %208, %166
-  %210 = sext i32 %209 to i64
-  %211 = shl nsw i64 %210, 2
-  %212 = add nsw i64 %211, 63
-  %213 = sdiv i64 %212, 64
-  %reass.add62.i.i.i = add nsw i64 %184, %170
-  %reass.add63.i.i.i = add nsw i64 %reass.add62.i.i.i, %175
-  %reass.add64.i.i.i = add nsw i64 %reass.add63.i.i.i, %189
-  %reass.add65.i.i.i = add nsw i64 %reass.add64.i.i.i, %206
-  %reass.add66.i.i.i = add nsw i64 %reass.add65.i.i.i, %213
+  %103 = getelementptr i8, ptr %0, i64 392
+  store i64 %102, ptr %103, align 8
+  %104 = load i64, ptr %shape, align 8
+  %105 = getelementptr inbounds i8, ptr %shape, i64 128
+  %106 = getelementptr inbounds i8, ptr %shape, i64 72
+  %107 = load i64, ptr %106, align 8, !noalias !84
+  %108 = add i64 %104, -1
+  %109 = add i64 %108, %107
+  %110 = sdiv i64 %109, %104
+  %111 = load i32, ptr %105, align 8
+  %112 = sext i32 %111 to i64
+  %113 = shl nsw i64 %112, 2
+  %114 = add nsw i64 %113, 63
+  %115 = sdiv i64 %114, 64
+  %116 = mul nsw i64 %115, 192
+  %117 = getelementptr inbounds i8, ptr %shape, i64 132
+  %118 = load i32, ptr %117, align 4
+  %119 = sext i32 %118 to i64
+  %120 = shl nsw i64 %119, 2
+  %121 = add nsw i64 %120, 63
+  %122 = sdiv i64 %121, 64
+  %123 = add i32 %118, 1
+  %124 = sext i32 %123 to i64
+  %125 = shl nsw i64 %124, 2
+  %126 = add nsw i64 %125, 63
+  %127 = sdiv i64 %126, 64
+  %128 = getelementptr inbounds i8, ptr %shape, i64 140
+  %129 = load i32, ptr %128, align 4
+  %130 = sext i32 %129 to i64
+  %131 = shl nsw i64 %130, 2
+  %132 = add nsw i64 %131, 63
+  %133 = sdiv i64 %132, 64
+  %134 = shl nsw i64 %130, 3
+  %135 = add nsw i64 %134, 63
+  %136 = sdiv i64 %135, 64
+  %137 = add i32 %129, 1
+  %138 = sext i32 %137 to i64
+  %139 = shl nsw i64 %138, 2
+  %140 = add nsw i64 %139, 63
+  %141 = sdiv i64 %140, 64
+  %142 = getelementptr inbounds i8, ptr %shape, i64 144
+  %143 = load i32, ptr %142, align 8
+  %144 = sext i32 %143 to i64
+  %145 = shl nsw i64 %144, 2
+  %146 = add nsw i64 %145, 63
+  %147 = sdiv i64 %146, 64
+  %148 = getelementptr inbounds i8, ptr %shape, i64 148
+  %149 = load i32, ptr %148, align 4
+  %150 = sext i32 %149 to i64
+  %151 = getelementptr inbounds i8, ptr %shape, i64 152
+  %.val.i.i.i = load i32, ptr %151, align 8
+  %152 = sext i32 %.val.i.i.i to i64
+  %153 = add nsw i64 %152, 31
+  %154 = sdiv i64 %153, 32
+  %155 = shl nsw i64 %150, 2
+  %156 = mul nsw i64 %155, %154
+  %157 = add nsw i64 %156, 63
+  %158 = sdiv i64 %157, 64
+  %159 = getelementptr inbounds i8, ptr %shape, i64 136
+  %160 = load i32, ptr %159, align 8
+  %161 = mul i32 %160, %118
+  %162 = sext i32 %161 to i64
+  %163 = shl nsw i64 %162, 2
+  %164 = add nsw i64 %163, 63
+  %165 = sdiv i64 %164, 64
+  %reass.add62.i.i.i = add nsw i64 %136, %122
+  %reass.add63.i.i.i = add nsw i64 %reass.add62.i.i.i, %127
+  %reass.add64.i.i.i = add nsw i64 %reass.add63.i.i.i, %141
+  %reass.add65.i.i.i = add nsw i64 %reass.add64.i.i.i, %158
+  %reass.add66.i.i.i = add nsw i64 %reass.add65.i.i.i, %165
   %reass.mul.i.i.i = shl i64 %reass.add66.i.i.i, 6
-  %reass.mul69.i.i.i = mul nsw i64 %181, 768
-  %reass.add70.i.i.i = add nsw i64 %195, %170
+  %reass.mul69.i.i.i = mul nsw i64 %133, 768
+  %reass.add70.i.i.i = add nsw i64 %147, %122
   %reass.mul71.i.i.i = shl nsw i64 %reass.add70.i.i.i, 7
-  %214 = add nsw i64 %164, 255
-  %215 = add nsw i64 %214, %reass.mul69.i.i.i
-  %216 = add i64 %215, %reass.mul71.i.i.i
-  %217 = add i64 %216, %reass.mul.i.i.i
-  %218 = sdiv i64 %217, 256
-  %sext.i.i = shl i64 %158, 32
-  %219 = ashr exact i64 %sext.i.i, 30
-  %220 = add nsw i64 %219, 63
-  %221 = sdiv i64 %220, 64
-  %222 = mul nsw i64 %221, 192
-  %sext2.i.i = mul i64 %158, 85899345920
-  %223 = ashr exact i64 %sext2.i.i, 30
-  %224 = add nsw i64 %223, 63
-  %225 = sdiv i64 %224, 64
-  %226 = shl nsw i64 %225, 7
-  %227 = add nsw i64 %222, 255
-  %228 = add nsw i64 %227, %226
-  %229 = sdiv i64 %228, 256
-  %230 = mul i64 %229, %152
-  %reass.add.i.i = add i64 %218, %230
+  %166 = add nsw i64 %116, 255
+  %167 = add nsw i64 %166, %reass.mul69.i.i.i
+  %168 = add i64 %167, %reass.mul71.i.i.i
+  %169 = add i64 %168, %reass.mul.i.i.i
+  %170 = sdiv i64 %169, 256
+  %sext.i.i = shl i64 %110, 32
+  %171 = ashr exact i64 %sext.i.i, 30
+  %172 = add nsw i64 %171, 63
+  %173 = sdiv i64 %172, 64
+  %174 = mul nsw i64 %173, 192
+  %sext2.i.i = mul i64 %110, 85899345920
+  %175 = ashr exact i64 %sext2.i.i, 30
+  %176 = add nsw i64 %175, 63
+  %177 = sdiv i64 %176, 64
+  %178 = shl nsw i64 %177, 7
+  %179 = add nsw i64 %174, 255
+  %180 = add nsw i64 %179, %178
+  %181 = sdiv i64 %180, 256
+  %182 = mul i64 %181, %104
+  %reass.add.i.i = add i64 %170, %182
   %reass.mul.i.i = shl i64 %reass.add.i.i, 9
-  %231 = getelementptr i8, ptr %0, i64 928
-  store i64 %reass.mul.i.i, ptr %231, align 8
+  %183 = getelementptr i8, ptr %0, i64 408
+  store i64 %reass.mul.i.i, ptr %183, align 8
   br label %common.ret
 }
 
-; Function Attrs: nofree norecurse nosync nounwind memory(read, argmem: readwrite, inaccessiblemem: none)
-define internal fastcc void @"$Plan.buffer_shape"(ptr noalias nocapture writeonly %0, ptr nocapture readonly %1) unnamed_addr #22 {
+; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(read, argmem: readwrite, inaccessiblemem: none)
+define internal fastcc void @"$Plan.buffer_shape"(ptr noalias nocapture writeonly %0, ptr nocapture readonly %1) unnamed_addr #17 {
 entry:
   %2 = load ptr, ptr %1, align 8
   %3 = getelementptr i8, ptr %1, i64 172
   %4 = load i32, ptr %3, align 4
-  %5 = getelementptr i8, ptr %1, i64 216
-  %6 = load i32, ptr %5, align 4, !noalias !96
-  %7 = getelementptr i8, ptr %1, i64 336
-  %8 = load i8, ptr %7, align 1
-  %9 = getelementptr i8, ptr %1, i64 224
-  %10 = load i32, ptr %9, align 4
-  %11 = getelementptr i8, ptr %1, i64 320
-  %12 = load i32, ptr %11, align 4
-  %13 = icmp ult i32 %12, 32
-  br i1 %13, label %switch.hole_check, label %merge53.i
+  %5 = getelementptr i8, ptr %1, i64 336
+  %6 = getelementptr i8, ptr %1, i64 224
+  %7 = load i32, ptr %6, align 4
+  %8 = getelementptr i8, ptr %1, i64 320
+  %9 = load i32, ptr %8, align 4
+  %10 = icmp ult i32 %9, 32
+  br i1 %10, label %switch.hole_check, label %merge53.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %entry
-  %14 = icmp eq i32 %12, 32
-  %spec.select.i = select i1 %14, i64 8, i64 0
+  %11 = icmp eq i32 %9, 32
+  %spec.select.i = select i1 %11, i64 8, i64 0
   br label %"$anon (./terra/base/codes.t:4).exit"
 
 switch.hole_check:                                ; preds = %entry
-  %switch.shifted = lshr i32 -1048569, %12
+  %switch.shifted = lshr i32 -1048569, %9
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %15 = zext nneg i32 %12 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %15
+  %12 = zext nneg i32 %9 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %12
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).exit"
 
 "$anon (./terra/base/codes.t:4).exit":            ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi i64 [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %16 = getelementptr i8, ptr %2, i64 88
-  %17 = load i32, ptr %16, align 4
-  %18 = getelementptr i8, ptr %2, i64 108
-  %19 = load i32, ptr %18, align 4
-  %20 = getelementptr i8, ptr %2, i64 100
-  %layout.val.val = load i32, ptr %20, align 4
-  %21 = getelementptr i8, ptr %2, i64 104
-  %layout.val69.val = load i32, ptr %21, align 4
-  %22 = getelementptr i8, ptr %2, i64 148
-  %.val.i = load i32, ptr %22, align 4
-  %23 = icmp sgt i32 %.val.i, 0
-  br i1 %23, label %then.i, label %merge.i
+  %13 = getelementptr i8, ptr %2, i64 88
+  %14 = load i32, ptr %13, align 4
+  %15 = getelementptr i8, ptr %2, i64 108
+  %16 = load i32, ptr %15, align 4
+  %17 = getelementptr i8, ptr %2, i64 100
+  %layout.val.val = load i32, ptr %17, align 4
+  %18 = getelementptr i8, ptr %2, i64 104
+  %layout.val69.val = load i32, ptr %18, align 4
+  %19 = getelementptr i8, ptr %2, i64 148
+  %.val10.i = load i32, ptr %19, align 4
+  %20 = icmp sgt i32 %.val10.i, 0
+  br i1 %20, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$anon (./terra/base/codes.t:4).exit"
-  %24 = getelementptr i8, ptr %2, i64 144
-  %.val13.val.i = load i32, ptr %24, align 4
-  %25 = sdiv i32 %.val13.val.i, %4
+  %21 = getelementptr i8, ptr %2, i64 144
+  %.val11.val.i = load i32, ptr %21, align 4
+  %22 = sdiv i32 %.val11.val.i, %4
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %"$anon (./terra/base/codes.t:4).exit"
-  %width.0.i = phi i32 [ %25, %then.i ], [ 0, %"$anon (./terra/base/codes.t:4).exit" ]
-  %26 = getelementptr i8, ptr %2, i64 92
-  %27 = load i32, ptr %26, align 4
-  %28 = icmp slt i32 %.val.i, %27
-  br i1 %28, label %forbody.lr.ph.i, label %"$Layout.local_mlp_width.exit"
+  %width.0.i = phi i32 [ %22, %then.i ], [ 0, %"$anon (./terra/base/codes.t:4).exit" ]
+  %23 = getelementptr i8, ptr %2, i64 92
+  %.val.i = load i32, ptr %23, align 4
+  %24 = icmp slt i32 %.val10.i, %.val.i
+  br i1 %24, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
 
-forbody.lr.ph.i:                                  ; preds = %merge.i
-  %29 = getelementptr i8, ptr %2, i64 160
-  %.val.i.i = load i32, ptr %29, align 4
-  %.val.i.fr.i = freeze i32 %.val.i.i
-  %30 = getelementptr i8, ptr %2, i64 164
-  %.val2.i.i = load i32, ptr %30, align 4
-  %31 = mul i32 %.val2.i.i, %.val.i.fr.i
-  %32 = icmp eq i32 %6, 2
-  %33 = icmp eq i32 %31, %.val2.i.i
-  %.fr.i = freeze i1 %33
-  br i1 %32, label %forbody.lr.ph.split.us.i, label %forbody.lr.ph.split.i
+and.lhs.true.i:                                   ; preds = %merge.i
+  %25 = getelementptr i8, ptr %2, i64 160
+  %.val15.val.i = load i32, ptr %25, align 4
+  %26 = getelementptr i8, ptr %2, i64 164
+  %.val15.val17.i = load i32, ptr %26, align 4
+  %27 = mul i32 %.val15.val17.i, %.val15.val.i
+  %28 = sdiv i32 %27, %4
+  %spec.select.i73 = tail call i32 @llvm.smax.i32(i32 %28, i32 %width.0.i)
+  br label %"$Layout.local_mlp_width.exit"
 
-forbody.lr.ph.split.us.i:                         ; preds = %forbody.lr.ph.i
-  %34 = icmp sgt i32 %.val.i.fr.i, 0
-  %35 = getelementptr i8, ptr %2, i64 504
-  %.val5.val.i.i.us.i = load ptr, ptr %35, align 8
-  br i1 %34, label %forbody.us.us.preheader.i, label %forbody.us.preheader.i
-
-forbody.us.us.preheader.i:                        ; preds = %forbody.lr.ph.split.us.i
-  %36 = sext i32 %.val.i to i64
-  %wide.trip.count69.i = sext i32 %27 to i64
-  br i1 %.fr.i, label %forbody.us.us.i, label %forbody.us.us.preheader.i.split.us
-
-forbody.us.us.preheader.i.split.us:               ; preds = %forbody.us.us.preheader.i
-  %37 = sdiv i32 %31, %4
-  %38 = sub nsw i64 %wide.trip.count69.i, %36
-  %min.iters.check123 = icmp ult i64 %38, 32
-  br i1 %min.iters.check123, label %forbody.us.us.i.us.preheader, label %vector.ph124
-
-vector.ph124:                                     ; preds = %forbody.us.us.preheader.i.split.us
-  %n.vec126 = and i64 %38, -32
-  %ind.end127 = add nsw i64 %n.vec126, %36
-  %minmax.ident.splatinsert135 = insertelement <8 x i32> poison, i32 %width.0.i, i64 0
-  %minmax.ident.splat136 = shufflevector <8 x i32> %minmax.ident.splatinsert135, <8 x i32> poison, <8 x i32> zeroinitializer
-  %broadcast.splatinsert137 = insertelement <8 x i32> poison, i32 %37, i64 0
-  %broadcast.splat138 = shufflevector <8 x i32> %broadcast.splatinsert137, <8 x i32> poison, <8 x i32> zeroinitializer
-  br label %vector.body129
-
-vector.body129:                                   ; preds = %vector.body129, %vector.ph124
-  %index130 = phi i64 [ 0, %vector.ph124 ], [ %index.next139, %vector.body129 ]
-  %vec.phi131 = phi <8 x i32> [ %minmax.ident.splat136, %vector.ph124 ], [ %39, %vector.body129 ]
-  %vec.phi132 = phi <8 x i32> [ %minmax.ident.splat136, %vector.ph124 ], [ %40, %vector.body129 ]
-  %vec.phi133 = phi <8 x i32> [ %minmax.ident.splat136, %vector.ph124 ], [ %41, %vector.body129 ]
-  %vec.phi134 = phi <8 x i32> [ %minmax.ident.splat136, %vector.ph124 ], [ %42, %vector.body129 ]
-  %39 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat138, <8 x i32> %vec.phi131)
-  %40 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat138, <8 x i32> %vec.phi132)
-  %41 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat138, <8 x i32> %vec.phi133)
-  %42 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat138, <8 x i32> %vec.phi134)
-  %index.next139 = add nuw i64 %index130, 32
-  %43 = icmp eq i64 %index.next139, %n.vec126
-  br i1 %43, label %middle.block121, label %vector.body129, !llvm.loop !99
-
-middle.block121:                                  ; preds = %vector.body129
-  %rdx.minmax140 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %39, <8 x i32> %40)
-  %rdx.minmax141 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax140, <8 x i32> %41)
-  %rdx.minmax142 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax141, <8 x i32> %42)
-  %44 = tail call i32 @llvm.vector.reduce.smax.v8i32(<8 x i32> %rdx.minmax142)
-  %cmp.n143 = icmp eq i64 %38, %n.vec126
-  br i1 %cmp.n143, label %"$Layout.local_mlp_width.exit", label %forbody.us.us.i.us.preheader
-
-forbody.us.us.i.us.preheader:                     ; preds = %middle.block121, %forbody.us.us.preheader.i.split.us
-  %indvars.iv66.i.us.ph = phi i64 [ %36, %forbody.us.us.preheader.i.split.us ], [ %ind.end127, %middle.block121 ]
-  %width.135.us.us.i.us.ph = phi i32 [ %width.0.i, %forbody.us.us.preheader.i.split.us ], [ %44, %middle.block121 ]
-  br label %forbody.us.us.i.us
-
-forbody.us.us.i.us:                               ; preds = %forbody.us.us.i.us.preheader, %forbody.us.us.i.us
-  %indvars.iv66.i.us = phi i64 [ %indvars.iv.next67.i.us, %forbody.us.us.i.us ], [ %indvars.iv66.i.us.ph, %forbody.us.us.i.us.preheader ]
-  %width.135.us.us.i.us = phi i32 [ %spec.select, %forbody.us.us.i.us ], [ %width.135.us.us.i.us.ph, %forbody.us.us.i.us.preheader ]
-  %spec.select = tail call i32 @llvm.smax.i32(i32 %37, i32 %width.135.us.us.i.us)
-  %indvars.iv.next67.i.us = add nsw i64 %indvars.iv66.i.us, 1
-  %exitcond70.not.i.us = icmp eq i64 %indvars.iv.next67.i.us, %wide.trip.count69.i
-  br i1 %exitcond70.not.i.us, label %"$Layout.local_mlp_width.exit", label %forbody.us.us.i.us, !llvm.loop !100
-
-forbody.us.us.i:                                  ; preds = %forbody.us.us.preheader.i, %merge2.us.us.i
-  %indvars.iv66.i = phi i64 [ %indvars.iv.next67.i, %merge2.us.us.i ], [ %36, %forbody.us.us.preheader.i ]
-  %width.135.us.us.i = phi i32 [ %width.2.us.us.i, %merge2.us.us.i ], [ %width.0.i, %forbody.us.us.preheader.i ]
-  %.idx.i.i.i.i.us.us.i = mul nsw i64 %indvars.iv66.i, 40
-  %45 = getelementptr i8, ptr %.val5.val.i.i.us.i, i64 %.idx.i.i.i.i.us.us.i
-  %46 = getelementptr i8, ptr %45, i64 20
-  %47 = load i32, ptr %46, align 4
-  %48 = getelementptr i8, ptr %45, i64 8
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp eq i32 %49, %47
-  br i1 %50, label %"$Layout.can_merge_shared_in.exit.i.i.us.us.i", label %"$Layout.local_shared_width_in.exit.us.us.i.thread"
-
-"$Layout.can_merge_shared_in.exit.i.i.us.us.i":   ; preds = %forbody.us.us.i
-  %51 = getelementptr i8, ptr %45, i64 12
-  %52 = load i32, ptr %51, align 4
-  %53 = getelementptr i8, ptr %45, i64 24
-  %54 = load i32, ptr %53, align 4
-  %55 = icmp eq i32 %52, %54
-  br i1 %55, label %"$Layout.local_shared_width_in.exit.thread.us.us.i", label %"$Layout.local_shared_width_in.exit.us.us.i"
-
-"$Layout.local_shared_width_in.exit.us.us.i":     ; preds = %"$Layout.can_merge_shared_in.exit.i.i.us.us.i"
-  %56 = sdiv i32 %31, %4
-  %57 = icmp sgt i32 %56, %width.135.us.us.i
-  br i1 %57, label %"$Layout.local_shared_width_in.exit30.us.us.i", label %merge2.us.us.i
-
-"$Layout.local_shared_width_in.exit.us.us.i.thread": ; preds = %forbody.us.us.i
-  %58 = sdiv i32 %31, %4
-  %59 = icmp sgt i32 %58, %width.135.us.us.i
-  br i1 %59, label %"$Layout.local_shared_width_in.exit30.us.us.i", label %merge2.us.us.i
-
-"$Layout.local_shared_width_in.exit.thread.us.us.i": ; preds = %"$Layout.can_merge_shared_in.exit.i.i.us.us.i"
-  %60 = icmp sgt i32 %.val2.i.i, %width.135.us.us.i
-  br i1 %60, label %"$Layout.local_shared_width_in.exit30.us.us.i", label %merge2.us.us.i
-
-"$Layout.local_shared_width_in.exit30.us.us.i":   ; preds = %"$Layout.local_shared_width_in.exit.thread.us.us.i", %"$Layout.local_shared_width_in.exit.us.us.i.thread", %"$Layout.local_shared_width_in.exit.us.us.i"
-  %common.ret.op.i.i19.us.us.i = phi i32 [ %4, %"$Layout.local_shared_width_in.exit.us.us.i" ], [ %4, %"$Layout.local_shared_width_in.exit.us.us.i.thread" ], [ 1, %"$Layout.local_shared_width_in.exit.thread.us.us.i" ]
-  %61 = sdiv i32 %31, %common.ret.op.i.i19.us.us.i
-  br label %merge2.us.us.i
-
-merge2.us.us.i:                                   ; preds = %"$Layout.local_shared_width_in.exit.us.us.i.thread", %"$Layout.local_shared_width_in.exit30.us.us.i", %"$Layout.local_shared_width_in.exit.thread.us.us.i", %"$Layout.local_shared_width_in.exit.us.us.i"
-  %width.2.us.us.i = phi i32 [ %61, %"$Layout.local_shared_width_in.exit30.us.us.i" ], [ %width.135.us.us.i, %"$Layout.local_shared_width_in.exit.us.us.i" ], [ %width.135.us.us.i, %"$Layout.local_shared_width_in.exit.thread.us.us.i" ], [ %width.135.us.us.i, %"$Layout.local_shared_width_in.exit.us.us.i.thread" ]
-  %indvars.iv.next67.i = add nsw i64 %indvars.iv66.i, 1
-  %exitcond70.not.i = icmp eq i64 %indvars.iv.next67.i, %wide.trip.count69.i
-  br i1 %exitcond70.not.i, label %"$Layout.local_mlp_width.exit", label %forbody.us.us.i
-
-forbody.us.preheader.i:                           ; preds = %forbody.lr.ph.split.us.i
-  %62 = sdiv i32 %31, %4
-  %63 = sub i32 %27, %.val.i
-  %min.iters.check99 = icmp ult i32 %63, 32
-  br i1 %min.iters.check99, label %forbody.us.i.preheader, label %vector.ph100
-
-vector.ph100:                                     ; preds = %forbody.us.preheader.i
-  %n.vec102 = and i32 %63, -32
-  %ind.end103 = add i32 %.val.i, %n.vec102
-  %minmax.ident.splatinsert111 = insertelement <8 x i32> poison, i32 %width.0.i, i64 0
-  %minmax.ident.splat112 = shufflevector <8 x i32> %minmax.ident.splatinsert111, <8 x i32> poison, <8 x i32> zeroinitializer
-  %broadcast.splatinsert113 = insertelement <8 x i32> poison, i32 %62, i64 0
-  %broadcast.splat114 = shufflevector <8 x i32> %broadcast.splatinsert113, <8 x i32> poison, <8 x i32> zeroinitializer
-  br label %vector.body105
-
-vector.body105:                                   ; preds = %vector.body105, %vector.ph100
-  %index106 = phi i32 [ 0, %vector.ph100 ], [ %index.next115, %vector.body105 ]
-  %vec.phi107 = phi <8 x i32> [ %minmax.ident.splat112, %vector.ph100 ], [ %64, %vector.body105 ]
-  %vec.phi108 = phi <8 x i32> [ %minmax.ident.splat112, %vector.ph100 ], [ %65, %vector.body105 ]
-  %vec.phi109 = phi <8 x i32> [ %minmax.ident.splat112, %vector.ph100 ], [ %66, %vector.body105 ]
-  %vec.phi110 = phi <8 x i32> [ %minmax.ident.splat112, %vector.ph100 ], [ %67, %vector.body105 ]
-  %64 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat114, <8 x i32> %vec.phi107)
-  %65 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat114, <8 x i32> %vec.phi108)
-  %66 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat114, <8 x i32> %vec.phi109)
-  %67 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat114, <8 x i32> %vec.phi110)
-  %index.next115 = add nuw i32 %index106, 32
-  %68 = icmp eq i32 %index.next115, %n.vec102
-  br i1 %68, label %middle.block97, label %vector.body105, !llvm.loop !101
-
-middle.block97:                                   ; preds = %vector.body105
-  %rdx.minmax116 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %64, <8 x i32> %65)
-  %rdx.minmax117 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax116, <8 x i32> %66)
-  %rdx.minmax118 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax117, <8 x i32> %67)
-  %69 = tail call i32 @llvm.vector.reduce.smax.v8i32(<8 x i32> %rdx.minmax118)
-  %cmp.n119 = icmp eq i32 %63, %n.vec102
-  br i1 %cmp.n119, label %"$Layout.local_mlp_width.exit", label %forbody.us.i.preheader
-
-forbody.us.i.preheader:                           ; preds = %middle.block97, %forbody.us.preheader.i
-  %layer.036.us.i.ph = phi i32 [ %.val.i, %forbody.us.preheader.i ], [ %ind.end103, %middle.block97 ]
-  %width.135.us.i.ph = phi i32 [ %width.0.i, %forbody.us.preheader.i ], [ %69, %middle.block97 ]
-  br label %forbody.us.i
-
-forbody.us.i:                                     ; preds = %forbody.us.i.preheader, %forbody.us.i
-  %layer.036.us.i = phi i32 [ %70, %forbody.us.i ], [ %layer.036.us.i.ph, %forbody.us.i.preheader ]
-  %width.135.us.i = phi i32 [ %spec.select.i71, %forbody.us.i ], [ %width.135.us.i.ph, %forbody.us.i.preheader ]
-  %spec.select.i71 = tail call i32 @llvm.smax.i32(i32 %62, i32 %width.135.us.i)
-  %70 = add nsw i32 %layer.036.us.i, 1
-  %exitcond62.not.i = icmp eq i32 %70, %27
-  br i1 %exitcond62.not.i, label %"$Layout.local_mlp_width.exit", label %forbody.us.i, !llvm.loop !102
-
-forbody.lr.ph.split.i:                            ; preds = %forbody.lr.ph.i
-  %71 = sdiv i32 %31, %4
-  %72 = sub i32 %27, %.val.i
-  %min.iters.check = icmp ult i32 %72, 32
-  br i1 %min.iters.check, label %forbody.i.preheader, label %vector.ph
-
-vector.ph:                                        ; preds = %forbody.lr.ph.split.i
-  %n.vec = and i32 %72, -32
-  %ind.end = add i32 %.val.i, %n.vec
-  %minmax.ident.splatinsert = insertelement <8 x i32> poison, i32 %width.0.i, i64 0
-  %minmax.ident.splat = shufflevector <8 x i32> %minmax.ident.splatinsert, <8 x i32> poison, <8 x i32> zeroinitializer
-  %broadcast.splatinsert = insertelement <8 x i32> poison, i32 %71, i64 0
-  %broadcast.splat = shufflevector <8 x i32> %broadcast.splatinsert, <8 x i32> poison, <8 x i32> zeroinitializer
-  br label %vector.body
-
-vector.body:                                      ; preds = %vector.body, %vector.ph
-  %index = phi i32 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %73, %vector.body ]
-  %vec.phi92 = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %74, %vector.body ]
-  %vec.phi93 = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %75, %vector.body ]
-  %vec.phi94 = phi <8 x i32> [ %minmax.ident.splat, %vector.ph ], [ %76, %vector.body ]
-  %73 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi)
-  %74 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi92)
-  %75 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi93)
-  %76 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %broadcast.splat, <8 x i32> %vec.phi94)
-  %index.next = add nuw i32 %index, 32
-  %77 = icmp eq i32 %index.next, %n.vec
-  br i1 %77, label %middle.block, label %vector.body, !llvm.loop !103
-
-middle.block:                                     ; preds = %vector.body
-  %rdx.minmax = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %73, <8 x i32> %74)
-  %rdx.minmax95 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax, <8 x i32> %75)
-  %rdx.minmax96 = tail call <8 x i32> @llvm.smax.v8i32(<8 x i32> %rdx.minmax95, <8 x i32> %76)
-  %78 = tail call i32 @llvm.vector.reduce.smax.v8i32(<8 x i32> %rdx.minmax96)
-  %cmp.n = icmp eq i32 %72, %n.vec
-  br i1 %cmp.n, label %"$Layout.local_mlp_width.exit", label %forbody.i.preheader
-
-forbody.i.preheader:                              ; preds = %middle.block, %forbody.lr.ph.split.i
-  %layer.036.i.ph = phi i32 [ %.val.i, %forbody.lr.ph.split.i ], [ %ind.end, %middle.block ]
-  %width.135.i.ph = phi i32 [ %width.0.i, %forbody.lr.ph.split.i ], [ %78, %middle.block ]
-  br label %forbody.i
-
-forbody.i:                                        ; preds = %forbody.i.preheader, %forbody.i
-  %layer.036.i = phi i32 [ %79, %forbody.i ], [ %layer.036.i.ph, %forbody.i.preheader ]
-  %width.135.i = phi i32 [ %spec.select73.i, %forbody.i ], [ %width.135.i.ph, %forbody.i.preheader ]
-  %spec.select73.i = tail call i32 @llvm.smax.i32(i32 %71, i32 %width.135.i)
-  %79 = add nsw i32 %layer.036.i, 1
-  %exitcond.not.i = icmp eq i32 %79, %27
-  br i1 %exitcond.not.i, label %"$Layout.local_mlp_width.exit", label %forbody.i, !llvm.loop !104
-
-"$Layout.local_mlp_width.exit":                   ; preds = %forbody.i, %forbody.us.i, %forbody.us.us.i.us, %merge2.us.us.i, %middle.block, %middle.block97, %middle.block121, %merge.i
-  %width.1.lcssa.i = phi i32 [ %width.0.i, %merge.i ], [ %44, %middle.block121 ], [ %69, %middle.block97 ], [ %78, %middle.block ], [ %width.2.us.us.i, %merge2.us.us.i ], [ %spec.select, %forbody.us.us.i.us ], [ %spec.select.i71, %forbody.us.i ], [ %spec.select73.i, %forbody.i ]
-  %80 = getelementptr i8, ptr %2, i64 156
-  %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %1, i64 244
-  %83 = load i32, ptr %82, align 4
-  %84 = icmp sgt i32 %4, 1
-  %85 = getelementptr i8, ptr %2, i64 96
-  %86 = load i32, ptr %85, align 4
-  br i1 %84, label %"$Layout.head_is_split.exit.i", label %"$Layout.local_vocab_size.exit"
+"$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
+  %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i73, %and.lhs.true.i ]
+  %29 = getelementptr i8, ptr %2, i64 156
+  %30 = load i32, ptr %29, align 4
+  %.val = load i8, ptr %5, align 1
+  %31 = getelementptr i8, ptr %1, i64 244
+  %32 = load i32, ptr %31, align 4
+  %33 = icmp sgt i32 %4, 1
+  %34 = getelementptr i8, ptr %2, i64 96
+  %35 = load i32, ptr %34, align 4
+  br i1 %33, label %"$Layout.head_is_split.exit.i", label %"$Layout.local_vocab_size.exit"
 
 "$Layout.head_is_split.exit.i":                   ; preds = %"$Layout.local_mlp_width.exit"
-  %87 = srem i32 %86, %4
-  %88 = sdiv i32 %86, %4
-  %89 = icmp eq i32 %87, 0
-  %spec.select170 = select i1 %89, i32 %88, i32 %86
+  %36 = srem i32 %35, %4
+  %37 = sdiv i32 %35, %4
+  %38 = icmp eq i32 %36, 0
+  %spec.select = select i1 %38, i32 %37, i32 %35
   br label %"$Layout.local_vocab_size.exit"
 
 "$Layout.local_vocab_size.exit":                  ; preds = %"$Layout.head_is_split.exit.i", %"$Layout.local_mlp_width.exit"
-  %common.ret.op.i72 = phi i32 [ %86, %"$Layout.local_mlp_width.exit" ], [ %spec.select170, %"$Layout.head_is_split.exit.i" ]
-  %90 = and i8 %8, 1
-  %91 = zext nneg i8 %90 to i32
-  %92 = add i32 %81, %91
-  %93 = sdiv i32 %layout.val69.val, %4
-  %94 = sdiv i32 %layout.val.val, %4
-  %95 = getelementptr i8, ptr %1, i64 200
-  %96 = load <2 x i32>, ptr %95, align 4
-  %97 = getelementptr i8, ptr %2, i64 112
-  %98 = load i32, ptr %97, align 4
-  %99 = getelementptr i8, ptr %1, i64 920
-  %100 = load i64, ptr %99, align 8
-  %101 = getelementptr i8, ptr %1, i64 996
-  %.elt62 = getelementptr i8, ptr %1, i64 1012
-  %.elt66 = getelementptr i8, ptr %1, i64 1020
+  %common.ret.op.i74 = phi i32 [ %35, %"$Layout.local_mlp_width.exit" ], [ %spec.select, %"$Layout.head_is_split.exit.i" ]
+  %39 = and i8 %.val, 1
+  %40 = zext nneg i8 %39 to i32
+  %41 = add i32 %30, %40
+  %42 = sdiv i32 %layout.val69.val, %4
+  %43 = sdiv i32 %layout.val.val, %4
+  %44 = getelementptr i8, ptr %1, i64 200
+  %45 = load <2 x i32>, ptr %44, align 4
+  %46 = getelementptr i8, ptr %2, i64 112
+  %47 = load i32, ptr %46, align 4
+  %48 = getelementptr i8, ptr %1, i64 400
+  %49 = load i64, ptr %48, align 8
+  %50 = getelementptr i8, ptr %1, i64 476
+  %.elt62 = getelementptr i8, ptr %1, i64 492
+  %.elt66 = getelementptr i8, ptr %1, i64 500
   %.unpack67 = load i32, ptr %.elt66, align 4
-  %102 = sext i32 %4 to i64
-  %103 = sext i32 %10 to i64
-  %104 = sext i32 %17 to i64
-  %105 = sext i32 %19 to i64
-  %106 = sext i32 %83 to i64
-  %107 = sext i32 %98 to i64
-  store i64 %102, ptr %0, align 8
+  %51 = sext i32 %4 to i64
+  %52 = sext i32 %7 to i64
+  %53 = sext i32 %14 to i64
+  %54 = sext i32 %16 to i64
+  %55 = sext i32 %32 to i64
+  %56 = sext i32 %47 to i64
+  store i64 %51, ptr %0, align 8
   %.sroa.244.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 8
-  store i64 %103, ptr %.sroa.244.0..sroa_idx, align 8
+  store i64 %52, ptr %.sroa.244.0..sroa_idx, align 8
   %.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 16
   store i64 %common.ret.op.i, ptr %.sroa.3.0..sroa_idx, align 8
   %.sroa.445.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 24
-  store i64 %104, ptr %.sroa.445.0..sroa_idx, align 8
+  store i64 %53, ptr %.sroa.445.0..sroa_idx, align 8
   %.sroa.5.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 32
-  store i64 %105, ptr %.sroa.5.0..sroa_idx, align 8
+  store i64 %54, ptr %.sroa.5.0..sroa_idx, align 8
   %.sroa.646.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 40
-  %108 = insertelement <4 x i32> poison, i32 %94, i64 0
-  %109 = insertelement <4 x i32> %108, i32 %93, i64 1
-  %110 = insertelement <4 x i32> %109, i32 %width.1.lcssa.i, i64 2
-  %111 = insertelement <4 x i32> %110, i32 %92, i64 3
-  %112 = sext <4 x i32> %111 to <4 x i64>
-  store <4 x i64> %112, ptr %.sroa.646.0..sroa_idx, align 8
+  %57 = insertelement <4 x i32> poison, i32 %43, i64 0
+  %58 = insertelement <4 x i32> %57, i32 %42, i64 1
+  %59 = insertelement <4 x i32> %58, i32 %width.1.i, i64 2
+  %60 = insertelement <4 x i32> %59, i32 %41, i64 3
+  %61 = sext <4 x i32> %60 to <4 x i64>
+  store <4 x i64> %61, ptr %.sroa.646.0..sroa_idx, align 8
   %.sroa.1048.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 72
-  store i64 %106, ptr %.sroa.1048.0..sroa_idx, align 8
+  store i64 %55, ptr %.sroa.1048.0..sroa_idx, align 8
   %.sroa.11.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 80
-  %113 = insertelement <4 x i32> poison, i32 %common.ret.op.i72, i64 0
-  %114 = insertelement <4 x i32> %113, i32 %86, i64 1
-  %115 = shufflevector <2 x i32> %96, <2 x i32> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %116 = shufflevector <4 x i32> %114, <4 x i32> %115, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
-  %117 = sext <4 x i32> %116 to <4 x i64>
-  store <4 x i64> %117, ptr %.sroa.11.0..sroa_idx, align 8
+  %62 = insertelement <4 x i32> poison, i32 %common.ret.op.i74, i64 0
+  %63 = insertelement <4 x i32> %62, i32 %35, i64 1
+  %64 = shufflevector <2 x i32> %45, <2 x i32> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %65 = shufflevector <4 x i32> %63, <4 x i32> %64, <4 x i32> <i32 0, i32 1, i32 4, i32 5>
+  %66 = sext <4 x i32> %65 to <4 x i64>
+  store <4 x i64> %66, ptr %.sroa.11.0..sroa_idx, align 8
   %.sroa.15.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 112
-  store i64 %107, ptr %.sroa.15.0..sroa_idx, align 8
+  store i64 %56, ptr %.sroa.15.0..sroa_idx, align 8
   %.sroa.1651.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 120
-  store i64 %100, ptr %.sroa.1651.0..sroa_idx, align 8
+  store i64 %49, ptr %.sroa.1651.0..sroa_idx, align 8
   %.sroa.17.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 128
-  %118 = load <4 x i32>, ptr %101, align 4
-  store <4 x i32> %118, ptr %.sroa.17.0..sroa_idx, align 8
+  %67 = load <4 x i32>, ptr %50, align 4
+  store <4 x i32> %67, ptr %.sroa.17.0..sroa_idx, align 8
   %.sroa.21.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 144
-  %119 = load <2 x i32>, ptr %.elt62, align 4
-  store <2 x i32> %119, ptr %.sroa.21.0..sroa_idx, align 8
+  %68 = load <2 x i32>, ptr %.elt62, align 4
+  store <2 x i32> %68, ptr %.sroa.21.0..sroa_idx, align 8
   %.sroa.23.0..sroa_idx = getelementptr inbounds i8, ptr %0, i64 152
   store i32 %.unpack67, ptr %.sroa.23.0..sroa_idx, align 8
   ret void
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(readwrite, inaccessiblemem: none)
-define internal fastcc i64 @"$RankBuffers.bind"(ptr nocapture %0, ptr readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc i64 @"$RankBuffers.bind"(ptr nocapture %0, ptr readonly %1, ptr %2) unnamed_addr #22 {
 entry:
   %narrow.i = alloca %15, align 8
   %3 = getelementptr i8, ptr %1, i64 128
@@ -43482,7 +42752,7 @@ entry:
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %82 = load i32, ptr %16, align 4, !noalias !105
+  %82 = load i32, ptr %16, align 4, !noalias !87
   store i32 %82, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
@@ -43942,7 +43212,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #24 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -44258,28 +43528,28 @@ merge:                                            ; preds = %entry
 and.rhs.i:                                        ; preds = %merge
   %32 = getelementptr i8, ptr %0, i64 344
   %33 = load i64, ptr %32, align 8
-  %34 = getelementptr i8, ptr %0, i64 328
-  %35 = load i8, ptr %34, align 1
-  %36 = trunc i8 %35 to i1
-  %37 = getelementptr i8, ptr %0, i64 912
-  %38 = load i64, ptr %37, align 8
-  br i1 %36, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
+  %34 = getelementptr i8, ptr %0, i64 384
+  %35 = load i64, ptr %34, align 8
+  %36 = getelementptr i8, ptr %0, i64 392
+  %37 = load i64, ptr %36, align 8
+  %38 = add i64 %37, %35
+  %39 = getelementptr i8, ptr %0, i64 328
+  %40 = load i8, ptr %39, align 1
+  %41 = trunc i8 %40 to i1
+  br i1 %41, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
 "$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
-  %39 = getelementptr i8, ptr %0, i64 392
-  %40 = load i64, ptr %39, align 8
-  %41 = getelementptr i8, ptr %0, i64 172
-  %42 = load i32, ptr %41, align 4
-  %43 = sext i32 %42 to i64
-  %44 = mul i64 %38, %43
-  %45 = getelementptr i8, ptr %0, i64 928
-  %46 = load i64, ptr %45, align 8
-  %47 = add i64 %40, %46
-  %48 = add i64 %47, %44
+  %42 = getelementptr i8, ptr %0, i64 172
+  %43 = load i32, ptr %42, align 4
+  %44 = sext i32 %43 to i64
+  %45 = mul i64 %38, %44
+  %46 = getelementptr i8, ptr %0, i64 408
+  %47 = load i64, ptr %46, align 8
+  %48 = add i64 %47, %45
   %49 = sub i64 %33, %48
   %.in.i.i = getelementptr i8, ptr %0, i64 376
   %50 = load i64, ptr %.in.i.i, align 8
-  %51 = mul i64 %50, %43
+  %51 = mul i64 %50, %44
   %52 = sdiv i64 %49, %51
   %53 = getelementptr i8, ptr %0, i64 60
   %54 = load i32, ptr %53, align 4
@@ -44287,119 +43557,110 @@ and.rhs.i:                                        ; preds = %merge
   br i1 %55, label %then.i.i, label %and.lhs.true4.i.i
 
 "$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
-  %56 = getelementptr i8, ptr %0, i64 384
-  %57 = load i64, ptr %56, align 8
-  %58 = add i64 %38, %57
-  %59 = sub i64 %33, %58
+  %56 = sub i64 %33, %38
   %.in.i7.i = getelementptr i8, ptr %0, i64 376
-  %60 = load i64, ptr %.in.i7.i, align 8
-  %61 = sdiv i64 %59, %60
-  %62 = getelementptr i8, ptr %0, i64 60
-  %63 = load i32, ptr %62, align 4
-  %64 = icmp sgt i32 %63, 0
-  br i1 %64, label %then.i.i, label %"$Plan.holds_one_request.exit"
+  %57 = load i64, ptr %.in.i7.i, align 8
+  %58 = sdiv i64 %56, %57
+  %59 = getelementptr i8, ptr %0, i64 60
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sgt i32 %60, 0
+  br i1 %61, label %then.i.i, label %"$Plan.holds_one_request.exit"
 
 then.i.i:                                         ; preds = %"$Plan.room_for_pages.exit.thread.i", %"$Plan.room_for_pages.exit.i"
-  %65 = phi i64 [ %60, %"$Plan.room_for_pages.exit.thread.i" ], [ %50, %"$Plan.room_for_pages.exit.i" ]
-  %66 = phi i32 [ %63, %"$Plan.room_for_pages.exit.thread.i" ], [ %54, %"$Plan.room_for_pages.exit.i" ]
-  %67 = phi i64 [ %61, %"$Plan.room_for_pages.exit.thread.i" ], [ %52, %"$Plan.room_for_pages.exit.i" ]
-  %68 = zext nneg i32 %66 to i64
+  %62 = phi i64 [ %57, %"$Plan.room_for_pages.exit.thread.i" ], [ %50, %"$Plan.room_for_pages.exit.i" ]
+  %63 = phi i32 [ %60, %"$Plan.room_for_pages.exit.thread.i" ], [ %54, %"$Plan.room_for_pages.exit.i" ]
+  %64 = phi i64 [ %58, %"$Plan.room_for_pages.exit.thread.i" ], [ %52, %"$Plan.room_for_pages.exit.i" ]
+  %65 = zext nneg i32 %63 to i64
   br label %"$Plan.holds_one_request.exit"
 
 then2.i.i:                                        ; preds = %and.lhs.true.i.i
-  %69 = sdiv i64 %52, 4
-  %70 = icmp slt i64 %69, %29
-  %71 = tail call i64 @llvm.smin.i64(i64 %52, i64 %29)
-  %72 = select i1 %70, i64 %71, i64 %69
+  %66 = sdiv i64 %52, 4
+  %67 = icmp slt i64 %66, %29
+  %68 = tail call i64 @llvm.smin.i64(i64 %52, i64 %29)
+  %69 = select i1 %67, i64 %68, i64 %66
   br label %"$Plan.holds_one_request.exit"
 
 and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
-  %73 = getelementptr i8, ptr %0, i64 140
-  %74 = load i32, ptr %73, align 4
-  %75 = icmp eq i32 %74, 0
-  br i1 %75, label %then2.i.i, label %"$Plan.holds_one_request.exit"
+  %70 = getelementptr i8, ptr %0, i64 140
+  %71 = load i32, ptr %70, align 4
+  %72 = icmp eq i32 %71, 0
+  br i1 %72, label %then2.i.i, label %"$Plan.holds_one_request.exit"
 
 and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
-  %76 = getelementptr i8, ptr %0, i64 96
-  %77 = load i64, ptr %76, align 8
-  %78 = icmp eq i64 %77, 0
-  br i1 %78, label %and.lhs.true.i.i, label %"$Plan.holds_one_request.exit"
+  %73 = getelementptr i8, ptr %0, i64 96
+  %74 = load i64, ptr %73, align 8
+  %75 = icmp eq i64 %74, 0
+  br i1 %75, label %and.lhs.true.i.i, label %"$Plan.holds_one_request.exit"
 
 "$Plan.holds_one_request.exit":                   ; preds = %"$Plan.room_for_pages.exit.thread.i", %then.i.i, %then2.i.i, %and.lhs.true.i.i, %and.lhs.true4.i.i
-  %79 = phi i64 [ %65, %then.i.i ], [ %50, %then2.i.i ], [ %50, %and.lhs.true4.i.i ], [ %50, %and.lhs.true.i.i ], [ %60, %"$Plan.room_for_pages.exit.thread.i" ]
-  %80 = phi i32 [ %66, %then.i.i ], [ %54, %then2.i.i ], [ %54, %and.lhs.true4.i.i ], [ %54, %and.lhs.true.i.i ], [ %63, %"$Plan.room_for_pages.exit.thread.i" ]
-  %81 = phi i64 [ %67, %then.i.i ], [ %52, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %61, %"$Plan.room_for_pages.exit.thread.i" ]
-  %common.ret.op.i.i = phi i64 [ %68, %then.i.i ], [ %72, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %61, %"$Plan.room_for_pages.exit.thread.i" ]
-  %82 = tail call i64 @llvm.smin.i64(i64 %81, i64 %common.ret.op.i.i)
-  %.not17 = icmp slt i64 %82, %29
+  %76 = phi i64 [ %62, %then.i.i ], [ %50, %then2.i.i ], [ %50, %and.lhs.true4.i.i ], [ %50, %and.lhs.true.i.i ], [ %57, %"$Plan.room_for_pages.exit.thread.i" ]
+  %77 = phi i32 [ %63, %then.i.i ], [ %54, %then2.i.i ], [ %54, %and.lhs.true4.i.i ], [ %54, %and.lhs.true.i.i ], [ %60, %"$Plan.room_for_pages.exit.thread.i" ]
+  %78 = phi i64 [ %64, %then.i.i ], [ %52, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %common.ret.op.i.i = phi i64 [ %65, %then.i.i ], [ %69, %then2.i.i ], [ %52, %and.lhs.true4.i.i ], [ %52, %and.lhs.true.i.i ], [ %58, %"$Plan.room_for_pages.exit.thread.i" ]
+  %79 = tail call i64 @llvm.smin.i64(i64 %78, i64 %common.ret.op.i.i)
+  %.not17 = icmp slt i64 %79, %29
   br i1 %.not17, label %and.end, label %and.lhs.true
 
 and.rhs:                                          ; preds = %"$Plan.most_pages_of_pool.exit"
-  %83 = mul i64 %24, %1
-  %84 = icmp slt i64 %83, 2147483648
-  %85 = zext i1 %84 to i8
+  %80 = mul i64 %24, %1
+  %81 = icmp slt i64 %80, 2147483648
+  %82 = zext i1 %81 to i8
   br label %and.end
 
 and.end:                                          ; preds = %merge, %and.rhs, %"$Plan.most_pages_of_pool.exit", %"$Plan.holds_one_request.exit"
-  %86 = phi i8 [ 0, %"$Plan.most_pages_of_pool.exit" ], [ 0, %"$Plan.holds_one_request.exit" ], [ %85, %and.rhs ], [ 0, %merge ]
-  store i8 %86, ptr %2, align 1
+  %83 = phi i8 [ 0, %"$Plan.most_pages_of_pool.exit" ], [ 0, %"$Plan.holds_one_request.exit" ], [ %82, %and.rhs ], [ 0, %merge ]
+  store i8 %83, ptr %2, align 1
   br label %common.ret
 
 and.lhs.true:                                     ; preds = %"$Plan.holds_one_request.exit"
-  %87 = mul i64 %16, %1
-  %88 = icmp sgt i32 %80, 0
-  br i1 %88, label %then.i, label %merge.i
+  %84 = mul i64 %16, %1
+  %85 = icmp sgt i32 %77, 0
+  br i1 %85, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %and.lhs.true
-  %89 = zext nneg i32 %80 to i64
+  %86 = zext nneg i32 %77 to i64
   br label %"$Plan.most_pages_of_pool.exit"
 
 merge.i:                                          ; preds = %and.lhs.true
-  br i1 %36, label %and.lhs.true4.i, label %"$Plan.room_for_pages.exit.i15"
+  br i1 %41, label %and.lhs.true4.i, label %"$Plan.room_for_pages.exit.i15"
 
 "$Plan.room_for_pages.exit.i15":                  ; preds = %merge.i
-  %90 = getelementptr i8, ptr %0, i64 384
-  %91 = load i64, ptr %90, align 8
-  %92 = add i64 %38, %91
-  %93 = sub i64 %33, %92
-  %94 = sdiv i64 %93, %79
+  %87 = sub i64 %33, %38
+  %88 = sdiv i64 %87, %76
   br label %"$Plan.most_pages_of_pool.exit"
 
 then2.i:                                          ; preds = %and.lhs.true.i
-  %95 = sdiv i64 %114, 4
-  %96 = icmp slt i64 %95, %29
-  %97 = tail call i64 @llvm.smin.i64(i64 %114, i64 %29)
-  %98 = select i1 %96, i64 %97, i64 %95
+  %89 = sdiv i64 %105, 4
+  %90 = icmp slt i64 %89, %29
+  %91 = tail call i64 @llvm.smin.i64(i64 %105, i64 %29)
+  %92 = select i1 %90, i64 %91, i64 %89
   br label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
-  %99 = getelementptr i8, ptr %0, i64 140
-  %100 = load i32, ptr %99, align 4
-  %101 = icmp eq i32 %100, 0
-  br i1 %101, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+  %93 = getelementptr i8, ptr %0, i64 140
+  %94 = load i32, ptr %93, align 4
+  %95 = icmp eq i32 %94, 0
+  br i1 %95, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true4.i:                                  ; preds = %merge.i
-  %102 = getelementptr i8, ptr %0, i64 392
-  %103 = load i64, ptr %102, align 8
-  %104 = getelementptr i8, ptr %0, i64 172
-  %105 = load i32, ptr %104, align 4
-  %106 = sext i32 %105 to i64
-  %107 = mul i64 %38, %106
-  %108 = getelementptr i8, ptr %0, i64 928
-  %109 = load i64, ptr %108, align 8
-  %110 = add i64 %103, %109
-  %111 = add i64 %110, %107
-  %112 = sub i64 %33, %111
-  %113 = mul i64 %79, %106
-  %114 = sdiv i64 %112, %113
-  %115 = getelementptr i8, ptr %0, i64 96
-  %116 = load i64, ptr %115, align 8
-  %117 = icmp eq i64 %116, 0
-  br i1 %117, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
+  %96 = getelementptr i8, ptr %0, i64 172
+  %97 = load i32, ptr %96, align 4
+  %98 = sext i32 %97 to i64
+  %99 = mul i64 %38, %98
+  %100 = getelementptr i8, ptr %0, i64 408
+  %101 = load i64, ptr %100, align 8
+  %102 = add i64 %101, %99
+  %103 = sub i64 %33, %102
+  %104 = mul i64 %76, %98
+  %105 = sdiv i64 %103, %104
+  %106 = getelementptr i8, ptr %0, i64 96
+  %107 = load i64, ptr %106, align 8
+  %108 = icmp eq i64 %107, 0
+  br i1 %108, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
 
 "$Plan.most_pages_of_pool.exit":                  ; preds = %then.i, %"$Plan.room_for_pages.exit.i15", %then2.i, %and.lhs.true.i, %and.lhs.true4.i
-  %common.ret.op.i = phi i64 [ %89, %then.i ], [ %98, %then2.i ], [ %94, %"$Plan.room_for_pages.exit.i15" ], [ %114, %and.lhs.true4.i ], [ %114, %and.lhs.true.i ]
-  %.not14 = icmp sgt i64 %87, %common.ret.op.i
+  %common.ret.op.i = phi i64 [ %86, %then.i ], [ %92, %then2.i ], [ %88, %"$Plan.room_for_pages.exit.i15" ], [ %105, %and.lhs.true4.i ], [ %105, %and.lhs.true.i ]
+  %.not14 = icmp sgt i64 %84, %common.ret.op.i
   br i1 %.not14, label %and.end, label %and.rhs
 }
 
@@ -44451,81 +43712,78 @@ merge:                                            ; preds = %"$Plan.positions_of
 and.rhs.i:                                        ; preds = %merge
   %28 = getelementptr i8, ptr %0, i64 344
   %29 = load i64, ptr %28, align 8
-  %30 = getelementptr i8, ptr %0, i64 328
-  %31 = load i8, ptr %30, align 1
-  %32 = trunc i8 %31 to i1
-  %33 = getelementptr i8, ptr %0, i64 912
-  %34 = load i64, ptr %33, align 8
-  br i1 %32, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
+  %30 = getelementptr i8, ptr %0, i64 384
+  %31 = load i64, ptr %30, align 8
+  %32 = getelementptr i8, ptr %0, i64 392
+  %33 = load i64, ptr %32, align 8
+  %34 = add i64 %33, %31
+  %35 = getelementptr i8, ptr %0, i64 328
+  %36 = load i8, ptr %35, align 1
+  %37 = trunc i8 %36 to i1
+  br i1 %37, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
 "$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
-  %35 = getelementptr i8, ptr %0, i64 392
-  %36 = load i64, ptr %35, align 8
-  %37 = getelementptr i8, ptr %0, i64 172
-  %38 = load i32, ptr %37, align 4
-  %39 = sext i32 %38 to i64
-  %40 = mul i64 %34, %39
-  %41 = getelementptr i8, ptr %0, i64 928
-  %42 = load i64, ptr %41, align 8
-  %43 = add i64 %36, %42
-  %44 = add i64 %43, %40
+  %38 = getelementptr i8, ptr %0, i64 172
+  %39 = load i32, ptr %38, align 4
+  %40 = sext i32 %39 to i64
+  %41 = mul i64 %34, %40
+  %42 = getelementptr i8, ptr %0, i64 408
+  %43 = load i64, ptr %42, align 8
+  %44 = add i64 %43, %41
   %45 = sub i64 %29, %44
   %.in.i.i = getelementptr i8, ptr %0, i64 376
   %46 = load i64, ptr %.in.i.i, align 8
-  %47 = mul i64 %46, %39
+  %47 = mul i64 %46, %40
   %48 = sdiv i64 %45, %47
   %49 = load i32, ptr %8, align 4
   %50 = icmp sgt i32 %49, 0
   br i1 %50, label %then.i.i, label %and.lhs.true4.i.i
 
 "$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
-  %51 = getelementptr i8, ptr %0, i64 384
-  %52 = load i64, ptr %51, align 8
-  %53 = add i64 %34, %52
-  %54 = sub i64 %29, %53
+  %51 = sub i64 %29, %34
   %.in.i7.i = getelementptr i8, ptr %0, i64 376
-  %55 = load i64, ptr %.in.i7.i, align 8
-  %56 = sdiv i64 %54, %55
-  %57 = load i32, ptr %8, align 4
-  %58 = icmp sgt i32 %57, 0
-  br i1 %58, label %then.i.i, label %"$Plan.most_pages_of_pool.exit.i"
+  %52 = load i64, ptr %.in.i7.i, align 8
+  %53 = sdiv i64 %51, %52
+  %54 = load i32, ptr %8, align 4
+  %55 = icmp sgt i32 %54, 0
+  br i1 %55, label %then.i.i, label %"$Plan.most_pages_of_pool.exit.i"
 
 then.i.i:                                         ; preds = %"$Plan.room_for_pages.exit.thread.i", %"$Plan.room_for_pages.exit.i"
-  %59 = phi i32 [ %57, %"$Plan.room_for_pages.exit.thread.i" ], [ %49, %"$Plan.room_for_pages.exit.i" ]
-  %60 = phi i64 [ %56, %"$Plan.room_for_pages.exit.thread.i" ], [ %48, %"$Plan.room_for_pages.exit.i" ]
-  %61 = zext nneg i32 %59 to i64
+  %56 = phi i32 [ %54, %"$Plan.room_for_pages.exit.thread.i" ], [ %49, %"$Plan.room_for_pages.exit.i" ]
+  %57 = phi i64 [ %53, %"$Plan.room_for_pages.exit.thread.i" ], [ %48, %"$Plan.room_for_pages.exit.i" ]
+  %58 = zext nneg i32 %56 to i64
   br label %"$Plan.most_pages_of_pool.exit.i"
 
 then2.i.i:                                        ; preds = %and.lhs.true.i.i
-  %62 = sdiv i64 %48, 4
-  %63 = icmp slt i64 %62, %25
-  %64 = tail call i64 @llvm.smin.i64(i64 %48, i64 %25)
-  %65 = select i1 %63, i64 %64, i64 %62
+  %59 = sdiv i64 %48, 4
+  %60 = icmp slt i64 %59, %25
+  %61 = tail call i64 @llvm.smin.i64(i64 %48, i64 %25)
+  %62 = select i1 %60, i64 %61, i64 %59
   br label %"$Plan.most_pages_of_pool.exit.i"
 
 and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
-  %66 = getelementptr i8, ptr %0, i64 140
-  %67 = load i32, ptr %66, align 4
-  %68 = icmp eq i32 %67, 0
-  br i1 %68, label %then2.i.i, label %"$Plan.most_pages_of_pool.exit.i"
+  %63 = getelementptr i8, ptr %0, i64 140
+  %64 = load i32, ptr %63, align 4
+  %65 = icmp eq i32 %64, 0
+  br i1 %65, label %then2.i.i, label %"$Plan.most_pages_of_pool.exit.i"
 
 and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
-  %69 = getelementptr i8, ptr %0, i64 96
-  %70 = load i64, ptr %69, align 8
-  %71 = icmp eq i64 %70, 0
-  br i1 %71, label %and.lhs.true.i.i, label %"$Plan.most_pages_of_pool.exit.i"
+  %66 = getelementptr i8, ptr %0, i64 96
+  %67 = load i64, ptr %66, align 8
+  %68 = icmp eq i64 %67, 0
+  br i1 %68, label %and.lhs.true.i.i, label %"$Plan.most_pages_of_pool.exit.i"
 
 "$Plan.most_pages_of_pool.exit.i":                ; preds = %and.lhs.true4.i.i, %and.lhs.true.i.i, %then2.i.i, %then.i.i, %"$Plan.room_for_pages.exit.thread.i"
-  %72 = phi i64 [ %60, %then.i.i ], [ %48, %then2.i.i ], [ %48, %and.lhs.true4.i.i ], [ %48, %and.lhs.true.i.i ], [ %56, %"$Plan.room_for_pages.exit.thread.i" ]
-  %common.ret.op.i.i = phi i64 [ %61, %then.i.i ], [ %65, %then2.i.i ], [ %48, %and.lhs.true4.i.i ], [ %48, %and.lhs.true.i.i ], [ %56, %"$Plan.room_for_pages.exit.thread.i" ]
-  %73 = tail call i64 @llvm.smin.i64(i64 %72, i64 %common.ret.op.i.i)
-  %74 = icmp sge i64 %73, %25
-  %75 = zext i1 %74 to i8
+  %69 = phi i64 [ %57, %then.i.i ], [ %48, %then2.i.i ], [ %48, %and.lhs.true4.i.i ], [ %48, %and.lhs.true.i.i ], [ %53, %"$Plan.room_for_pages.exit.thread.i" ]
+  %common.ret.op.i.i = phi i64 [ %58, %then.i.i ], [ %62, %then2.i.i ], [ %48, %and.lhs.true4.i.i ], [ %48, %and.lhs.true.i.i ], [ %53, %"$Plan.room_for_pages.exit.thread.i" ]
+  %70 = tail call i64 @llvm.smin.i64(i64 %69, i64 %common.ret.op.i.i)
+  %71 = icmp sge i64 %70, %25
+  %72 = zext i1 %71 to i8
   br label %"$Plan.holds_one_request.exit"
 
 "$Plan.holds_one_request.exit":                   ; preds = %merge, %"$Plan.most_pages_of_pool.exit.i"
-  %76 = phi i8 [ 0, %merge ], [ %75, %"$Plan.most_pages_of_pool.exit.i" ]
-  store i8 %76, ptr %2, align 1
+  %73 = phi i8 [ 0, %merge ], [ %72, %"$Plan.most_pages_of_pool.exit.i" ]
+  store i8 %73, ptr %2, align 1
   br label %common.ret
 }
 
@@ -44583,28 +43841,28 @@ entry:
   %reason.i = alloca [512 x i8], align 1
   %1 = getelementptr i8, ptr %0, i64 344
   %2 = load i64, ptr %1, align 8
-  %3 = getelementptr i8, ptr %0, i64 328
-  %4 = load i8, ptr %3, align 1
-  %5 = trunc i8 %4 to i1
-  %6 = getelementptr i8, ptr %0, i64 912
-  %7 = load i64, ptr %6, align 8
-  br i1 %5, label %"$Plan.room_for_pages.exit", label %"$Plan.room_for_pages.exit.thread"
+  %3 = getelementptr i8, ptr %0, i64 384
+  %4 = load i64, ptr %3, align 8
+  %5 = getelementptr i8, ptr %0, i64 392
+  %6 = load i64, ptr %5, align 8
+  %7 = add i64 %6, %4
+  %8 = getelementptr i8, ptr %0, i64 328
+  %9 = load i8, ptr %8, align 1
+  %10 = trunc i8 %9 to i1
+  br i1 %10, label %"$Plan.room_for_pages.exit", label %"$Plan.room_for_pages.exit.thread"
 
 "$Plan.room_for_pages.exit":                      ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 392
-  %9 = load i64, ptr %8, align 8
-  %10 = getelementptr i8, ptr %0, i64 172
-  %11 = load i32, ptr %10, align 4
-  %12 = sext i32 %11 to i64
-  %13 = mul i64 %7, %12
-  %14 = getelementptr i8, ptr %0, i64 928
-  %15 = load i64, ptr %14, align 8
-  %16 = add i64 %9, %15
-  %17 = add i64 %16, %13
+  %11 = getelementptr i8, ptr %0, i64 172
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = mul i64 %7, %13
+  %15 = getelementptr i8, ptr %0, i64 408
+  %16 = load i64, ptr %15, align 8
+  %17 = add i64 %16, %14
   %18 = sub i64 %2, %17
   %.in.i = getelementptr i8, ptr %0, i64 376
   %19 = load i64, ptr %.in.i, align 8
-  %20 = mul i64 %19, %12
+  %20 = mul i64 %19, %13
   %21 = sdiv i64 %18, %20
   %22 = getelementptr i8, ptr %0, i64 60
   %23 = load i32, ptr %22, align 4
@@ -44612,108 +43870,105 @@ entry:
   br i1 %24, label %then.i, label %and.lhs.true4.i
 
 "$Plan.room_for_pages.exit.thread":               ; preds = %entry
-  %25 = getelementptr i8, ptr %0, i64 384
-  %26 = load i64, ptr %25, align 8
-  %27 = add i64 %7, %26
-  %28 = sub i64 %2, %27
+  %25 = sub i64 %2, %7
   %.in.i51 = getelementptr i8, ptr %0, i64 376
-  %29 = load i64, ptr %.in.i51, align 8
-  %30 = sdiv i64 %28, %29
-  %31 = getelementptr i8, ptr %0, i64 60
-  %32 = load i32, ptr %31, align 4
-  %33 = icmp sgt i32 %32, 0
-  br i1 %33, label %then.i, label %"$Plan.most_pages_of_pool.exit"
+  %26 = load i64, ptr %.in.i51, align 8
+  %27 = sdiv i64 %25, %26
+  %28 = getelementptr i8, ptr %0, i64 60
+  %29 = load i32, ptr %28, align 4
+  %30 = icmp sgt i32 %29, 0
+  br i1 %30, label %then.i, label %"$Plan.most_pages_of_pool.exit"
 
 then.i:                                           ; preds = %"$Plan.room_for_pages.exit.thread", %"$Plan.room_for_pages.exit"
-  %34 = phi i32 [ %32, %"$Plan.room_for_pages.exit.thread" ], [ %23, %"$Plan.room_for_pages.exit" ]
-  %35 = phi i64 [ %30, %"$Plan.room_for_pages.exit.thread" ], [ %21, %"$Plan.room_for_pages.exit" ]
-  %36 = zext nneg i32 %34 to i64
+  %31 = phi i32 [ %29, %"$Plan.room_for_pages.exit.thread" ], [ %23, %"$Plan.room_for_pages.exit" ]
+  %32 = phi i64 [ %27, %"$Plan.room_for_pages.exit.thread" ], [ %21, %"$Plan.room_for_pages.exit" ]
+  %33 = zext nneg i32 %31 to i64
   br label %"$Plan.most_pages_of_pool.exit"
 
 then2.i:                                          ; preds = %and.lhs.true.i
-  %37 = sdiv i64 %21, 4
-  %38 = getelementptr i8, ptr %0, i64 352
-  %39 = load i32, ptr %38, align 4
-  %40 = sext i32 %39 to i64
-  %41 = icmp slt i64 %37, %40
-  %42 = tail call i64 @llvm.smin.i64(i64 %21, i64 %40)
-  %43 = select i1 %41, i64 %42, i64 %37
+  %34 = sdiv i64 %21, 4
+  %35 = getelementptr i8, ptr %0, i64 352
+  %36 = load i32, ptr %35, align 4
+  %37 = sext i32 %36 to i64
+  %38 = icmp slt i64 %34, %37
+  %39 = tail call i64 @llvm.smin.i64(i64 %21, i64 %37)
+  %40 = select i1 %38, i64 %39, i64 %34
   br label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
-  %44 = getelementptr i8, ptr %0, i64 140
-  %45 = load i32, ptr %44, align 4
-  %46 = icmp eq i32 %45, 0
-  br i1 %46, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
+  %41 = getelementptr i8, ptr %0, i64 140
+  %42 = load i32, ptr %41, align 4
+  %43 = icmp eq i32 %42, 0
+  br i1 %43, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pages.exit"
-  %47 = getelementptr i8, ptr %0, i64 96
-  %48 = load i64, ptr %47, align 8
-  %49 = icmp eq i64 %48, 0
-  br i1 %49, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
+  %44 = getelementptr i8, ptr %0, i64 96
+  %45 = load i64, ptr %44, align 8
+  %46 = icmp eq i64 %45, 0
+  br i1 %46, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
 
 "$Plan.most_pages_of_pool.exit":                  ; preds = %"$Plan.room_for_pages.exit.thread", %then.i, %then2.i, %and.lhs.true.i, %and.lhs.true4.i
-  %50 = phi i64 [ %35, %then.i ], [ %21, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %30, %"$Plan.room_for_pages.exit.thread" ]
-  %common.ret.op.i = phi i64 [ %36, %then.i ], [ %43, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %30, %"$Plan.room_for_pages.exit.thread" ]
-  %51 = getelementptr i8, ptr %0, i64 200
+  %47 = phi i64 [ %32, %then.i ], [ %21, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
+  %common.ret.op.i = phi i64 [ %33, %then.i ], [ %40, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
+  %48 = getelementptr i8, ptr %0, i64 200
+  %49 = load i32, ptr %48, align 4
+  %50 = sext i32 %49 to i64
+  %51 = getelementptr i8, ptr %0, i64 352
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
-  %54 = getelementptr i8, ptr %0, i64 352
-  %55 = load i32, ptr %54, align 4
-  %56 = sext i32 %55 to i64
-  %57 = mul nsw i64 %56, %53
-  %58 = getelementptr i8, ptr %0, i64 360
-  store i64 %57, ptr %58, align 8
-  %59 = getelementptr i8, ptr %0, i64 212
-  %60 = load i32, ptr %59, align 4
-  %61 = icmp sgt i32 %60, 0
-  %62 = zext nneg i32 %60 to i64
-  %spec.select = tail call i64 @llvm.smin.i64(i64 %57, i64 %common.ret.op.i)
-  %num_pages.0 = select i1 %61, i64 %62, i64 %spec.select
-  %63 = getelementptr i8, ptr %0, i64 208
-  %64 = load i32, ptr %63, align 4
-  %65 = sdiv i32 2147483647, %64
-  %.sext = sext i32 %65 to i64
-  %66 = icmp eq i32 %60, 0
-  %67 = tail call i64 @llvm.smin.i64(i64 %num_pages.0, i64 %.sext)
-  %num_pages.1 = select i1 %66, i64 %67, i64 %num_pages.0
-  %68 = icmp slt i64 %num_pages.1, %56
-  %or.cond52 = select i1 %61, i1 %68, i1 false
+  %54 = mul nsw i64 %53, %50
+  %55 = getelementptr i8, ptr %0, i64 360
+  store i64 %54, ptr %55, align 8
+  %56 = getelementptr i8, ptr %0, i64 212
+  %57 = load i32, ptr %56, align 4
+  %58 = icmp sgt i32 %57, 0
+  %59 = zext nneg i32 %57 to i64
+  %spec.select = tail call i64 @llvm.smin.i64(i64 %54, i64 %common.ret.op.i)
+  %num_pages.0 = select i1 %58, i64 %59, i64 %spec.select
+  %60 = getelementptr i8, ptr %0, i64 208
+  %61 = load i32, ptr %60, align 4
+  %62 = sdiv i32 2147483647, %61
+  %.sext = sext i32 %62 to i64
+  %63 = icmp eq i32 %57, 0
+  %64 = tail call i64 @llvm.smin.i64(i64 %num_pages.0, i64 %.sext)
+  %num_pages.1 = select i1 %63, i64 %64, i64 %num_pages.0
+  %65 = icmp slt i64 %num_pages.1, %53
+  %or.cond52 = select i1 %58, i1 %65, i1 false
   br i1 %or.cond52, label %then7, label %else8
 
 then7:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
-  %69 = getelementptr i8, ptr %0, i64 204
-  %70 = load i32, ptr %69, align 4
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.531", i64 %num_pages.0, i32 %64, i32 %70, i32 %55)
-  %72 = getelementptr i8, ptr %0, i64 1024
-  store i8 0, ptr %72, align 1
-  %73 = getelementptr i8, ptr %0, i64 1025
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %73, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason.i)
+  %66 = getelementptr i8, ptr %0, i64 204
+  %67 = load i32, ptr %66, align 4
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.531", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %69 = getelementptr i8, ptr %0, i64 504
+  store i8 0, ptr %69, align 1
+  %70 = getelementptr i8, ptr %0, i64 505
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason.i)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i)
   br label %merge6
 
 else8:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
-  %75 = icmp sgt i64 %num_pages.1, %.sext
-  br i1 %75, label %then10, label %else11
+  %72 = icmp sgt i64 %num_pages.1, %.sext
+  br i1 %72, label %then10, label %else11
 
 then10:                                           ; preds = %else8
-  %76 = getelementptr i8, ptr %0, i64 1024
-  store i8 0, ptr %76, align 1
-  %77 = getelementptr i8, ptr %0, i64 1025
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %77, ptr noundef nonnull align 1 dereferenceable(52) @"$string.532", i64 52, i1 false)
+  %73 = getelementptr i8, ptr %0, i64 504
+  store i8 0, ptr %73, align 1
+  %74 = getelementptr i8, ptr %0, i64 505
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.532", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
-  br i1 %68, label %then12, label %else13
+  br i1 %65, label %then12, label %else13
 
 then12:                                           ; preds = %else11
-  tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %56)
+  tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %53)
   br label %merge6
 
 else13:                                           ; preds = %else11
-  %78 = icmp sgt i64 %num_pages.1, %50
-  br i1 %78, label %then14, label %merge6
+  %75 = icmp sgt i64 %num_pages.1, %47
+  br i1 %75, label %then14, label %merge6
 
 then14:                                           ; preds = %else13
   tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %num_pages.1)
@@ -44721,9 +43976,9 @@ then14:                                           ; preds = %else13
 
 merge6:                                           ; preds = %else13, %then14, %then12, %then10, %then7
   %num_pages.2 = phi i64 [ %num_pages.1, %then7 ], [ %num_pages.1, %then10 ], [ 0, %then12 ], [ %num_pages.1, %then14 ], [ %num_pages.1, %else13 ]
-  %79 = trunc i64 %num_pages.2 to i32
-  %80 = getelementptr i8, ptr %0, i64 368
-  store i32 %79, ptr %80, align 4
+  %76 = trunc i64 %num_pages.2 to i32
+  %77 = getelementptr i8, ptr %0, i64 368
+  store i32 %76, ptr %77, align 4
   ret void
 }
 
@@ -44732,126 +43987,123 @@ define internal fastcc void @"$Plan.refuse_memory"(ptr nocapture %0, i64 %1) unn
 entry:
   %suggestion = alloca [128 x i8], align 1
   %reason = alloca [512 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 328
-  %3 = load i8, ptr %2, align 1
-  %4 = trunc i8 %3 to i1
-  %5 = getelementptr i8, ptr %0, i64 912
-  %6 = load i64, ptr %5, align 8
-  br i1 %4, label %then.i4.i.i, label %"$Plan.fixed_bytes.exit.i.i"
+  %2 = getelementptr i8, ptr %0, i64 384
+  %3 = load i64, ptr %2, align 8
+  %4 = getelementptr i8, ptr %0, i64 392
+  %5 = load i64, ptr %4, align 8
+  %6 = add i64 %5, %3
+  %7 = getelementptr i8, ptr %0, i64 328
+  %8 = load i8, ptr %7, align 1
+  %9 = trunc i8 %8 to i1
+  br i1 %9, label %then.i4.i.i, label %"$Plan.num_sharing.exit"
 
-"$Plan.fixed_bytes.exit.i.i":                     ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 384
-  %8 = load i64, ptr %7, align 8
-  %9 = add i64 %8, %6
+"$Plan.num_sharing.exit":                         ; preds = %entry
   %10 = getelementptr i8, ptr %0, i64 376
   %11 = load i64, ptr %10, align 8
   %12 = mul i64 %11, %1
-  %13 = add i64 %9, %12
+  %13 = add i64 %12, %6
   br label %"$Plan.room_for_pages.exit.i"
 
 then.i4.i.i:                                      ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 392
-  %15 = load i64, ptr %14, align 8
-  %16 = getelementptr i8, ptr %0, i64 172
-  %17 = load i32, ptr %16, align 4
-  %18 = sext i32 %17 to i64
-  %19 = mul i64 %6, %18
-  %20 = getelementptr i8, ptr %0, i64 928
-  %21 = load i64, ptr %20, align 8
-  %22 = add i64 %21, %15
-  %23 = add i64 %22, %19
-  %24 = getelementptr i8, ptr %0, i64 376
-  %25 = load i64, ptr %24, align 8
-  %26 = mul i64 %25, %1
-  %27 = mul i64 %26, %18
-  %28 = add i64 %23, %27
+  %14 = getelementptr i8, ptr %0, i64 172
+  %15 = load i32, ptr %14, align 4
+  %16 = sext i32 %15 to i64
+  %17 = mul i64 %6, %16
+  %18 = getelementptr i8, ptr %0, i64 408
+  %19 = load i64, ptr %18, align 8
+  %20 = add i64 %17, %19
+  %21 = getelementptr i8, ptr %0, i64 376
+  %22 = load i64, ptr %21, align 8
+  %23 = mul i64 %22, %1
+  %24 = mul i64 %23, %16
+  %25 = add i64 %20, %24
   br label %"$Plan.room_for_pages.exit.i"
 
-"$Plan.room_for_pages.exit.i":                    ; preds = %then.i4.i.i, %"$Plan.fixed_bytes.exit.i.i"
-  %29 = phi i64 [ %28, %then.i4.i.i ], [ %13, %"$Plan.fixed_bytes.exit.i.i" ]
-  %30 = phi ptr [ %24, %then.i4.i.i ], [ %10, %"$Plan.fixed_bytes.exit.i.i" ]
-  %31 = phi i64 [ %25, %then.i4.i.i ], [ %11, %"$Plan.fixed_bytes.exit.i.i" ]
-  %.pn.i.i = phi i64 [ %23, %then.i4.i.i ], [ %9, %"$Plan.fixed_bytes.exit.i.i" ]
-  %common.ret.op.i.i.i = phi i64 [ %18, %then.i4.i.i ], [ 1, %"$Plan.fixed_bytes.exit.i.i" ]
-  %32 = getelementptr i8, ptr %0, i64 344
-  %33 = load i64, ptr %32, align 8
-  %34 = sub i64 %33, %.pn.i.i
-  %35 = mul i64 %common.ret.op.i.i.i, %31
-  %36 = sdiv i64 %34, %35
-  %37 = getelementptr i8, ptr %0, i64 208
-  %38 = load i32, ptr %37, align 4
-  %39 = icmp slt i64 %36, 1
-  br i1 %39, label %then.i17, label %else.i
+"$Plan.room_for_pages.exit.i":                    ; preds = %"$Plan.num_sharing.exit", %then.i4.i.i
+  %26 = phi i64 [ %25, %then.i4.i.i ], [ %13, %"$Plan.num_sharing.exit" ]
+  %27 = phi ptr [ %21, %then.i4.i.i ], [ %10, %"$Plan.num_sharing.exit" ]
+  %28 = phi i64 [ %22, %then.i4.i.i ], [ %11, %"$Plan.num_sharing.exit" ]
+  %.pn.i.i = phi i64 [ %20, %then.i4.i.i ], [ %6, %"$Plan.num_sharing.exit" ]
+  %common.ret.op.i.i.i = phi i64 [ %16, %then.i4.i.i ], [ 1, %"$Plan.num_sharing.exit" ]
+  %29 = getelementptr i8, ptr %0, i64 344
+  %30 = load i64, ptr %29, align 8
+  %31 = sub i64 %30, %.pn.i.i
+  %32 = mul i64 %common.ret.op.i.i.i, %28
+  %33 = sdiv i64 %31, %32
+  %34 = getelementptr i8, ptr %0, i64 208
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp slt i64 %33, 1
+  br i1 %36, label %then.i18, label %else.i
 
-then.i17:                                         ; preds = %"$Plan.room_for_pages.exit.i"
+then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.533", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
-  %40 = getelementptr i8, ptr %0, i64 212
-  %41 = load i32, ptr %40, align 4
-  %42 = icmp eq i32 %41, 0
-  br i1 %42, label %then1.i, label %else2.i
+  %37 = getelementptr i8, ptr %0, i64 212
+  %38 = load i32, ptr %37, align 4
+  %39 = icmp eq i32 %38, 0
+  br i1 %39, label %then1.i, label %else2.i
 
 then1.i:                                          ; preds = %else.i
-  %43 = sext i32 %38 to i64
-  %44 = mul i64 %36, %43
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.534", i64 %44)
+  %40 = sext i32 %35 to i64
+  %41 = mul i64 %33, %40
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.534", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
-  %46 = getelementptr i8, ptr %0, i64 352
-  %47 = load i32, ptr %46, align 4
-  %48 = sext i32 %47 to i64
-  %.not.i = icmp slt i64 %36, %48
+  %43 = getelementptr i8, ptr %0, i64 352
+  %44 = load i32, ptr %43, align 4
+  %45 = sext i32 %44 to i64
+  %.not.i = icmp slt i64 %33, %45
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.535", i64 %36)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.535", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
-  %50 = sext i32 %38 to i64
-  %51 = mul nsw i64 %36, %50
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.536", i64 %36, i64 %51)
+  %47 = sext i32 %35 to i64
+  %48 = mul nsw i64 %33, %47
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.536", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
-"$Plan.suggest.exit":                             ; preds = %then.i17, %then1.i, %then3.i, %else4.i
-  %53 = load i8, ptr %2, align 1
-  %54 = trunc i8 %53 to i1
-  %55 = load i64, ptr %5, align 8
-  br i1 %54, label %then.i22, label %"$Plan.num_sharing.exit20"
+"$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
+  %50 = load i64, ptr %2, align 8
+  %51 = load i8, ptr %7, align 1
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %then.i26, label %"$Plan.num_sharing.exit24"
 
-"$Plan.num_sharing.exit20":                       ; preds = %"$Plan.suggest.exit"
-  %56 = getelementptr i8, ptr %0, i64 384
-  br label %"$Plan.num_sharing.exit23"
+"$Plan.num_sharing.exit24":                       ; preds = %"$Plan.suggest.exit"
+  %53 = load i64, ptr %4, align 8
+  br label %"$Plan.num_sharing.exit27"
 
-then.i22:                                         ; preds = %"$Plan.suggest.exit"
-  %57 = getelementptr i8, ptr %0, i64 392
-  %58 = getelementptr i8, ptr %0, i64 172
-  %59 = load i32, ptr %58, align 4
-  %60 = sext i32 %59 to i64
-  %61 = mul i64 %55, %60
-  br label %"$Plan.num_sharing.exit23"
+then.i26:                                         ; preds = %"$Plan.suggest.exit"
+  %54 = getelementptr i8, ptr %0, i64 172
+  %55 = load i32, ptr %54, align 4
+  %56 = sext i32 %55 to i64
+  %57 = mul i64 %50, %56
+  %58 = load i64, ptr %4, align 8
+  %59 = mul i64 %58, %56
+  br label %"$Plan.num_sharing.exit27"
 
-"$Plan.num_sharing.exit23":                       ; preds = %"$Plan.num_sharing.exit20", %then.i22
-  %.in = phi ptr [ %56, %"$Plan.num_sharing.exit20" ], [ %57, %then.i22 ]
-  %62 = phi i64 [ %55, %"$Plan.num_sharing.exit20" ], [ %61, %then.i22 ]
-  %common.ret.op.i21 = phi i64 [ 1, %"$Plan.num_sharing.exit20" ], [ %60, %then.i22 ]
-  %63 = load i64, ptr %.in, align 8
-  %64 = load i64, ptr %30, align 8
-  %65 = mul i64 %64, %common.ret.op.i21
-  %66 = getelementptr i8, ptr %0, i64 204
+"$Plan.num_sharing.exit27":                       ; preds = %"$Plan.num_sharing.exit24", %then.i26
+  %60 = phi i64 [ %59, %then.i26 ], [ %53, %"$Plan.num_sharing.exit24" ]
+  %61 = phi i64 [ %57, %then.i26 ], [ %50, %"$Plan.num_sharing.exit24" ]
+  %common.ret.op.i25 = phi i64 [ %56, %then.i26 ], [ 1, %"$Plan.num_sharing.exit24" ]
+  %62 = load i64, ptr %27, align 8
+  %63 = mul i64 %62, %common.ret.op.i25
+  %64 = getelementptr i8, ptr %0, i64 204
+  %65 = load i32, ptr %64, align 4
+  %66 = getelementptr i8, ptr %0, i64 352
   %67 = load i32, ptr %66, align 4
-  %68 = getelementptr i8, ptr %0, i64 352
-  %69 = load i32, ptr %68, align 4
-  %70 = load i64, ptr %32, align 8
-  %71 = sub i64 %29, %70
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.537", i64 %63, i64 %62, i64 %1, i64 %65, i32 %67, i32 %69, i64 %29, i64 %70, i64 %71, ptr nonnull %suggestion)
-  %73 = getelementptr i8, ptr %0, i64 1024
-  store i8 0, ptr %73, align 1
-  %74 = getelementptr i8, ptr %0, i64 1025
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %74, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason)
+  %68 = load i64, ptr %29, align 8
+  %69 = sub i64 %26, %68
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.537", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %71 = getelementptr i8, ptr %0, i64 504
+  store i8 0, ptr %71, align 1
+  %72 = getelementptr i8, ptr %0, i64 505
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %72, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason)
   ret void
 }
 
@@ -44925,10 +44177,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9432
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8912
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10688
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10720
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10168
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10200
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -44938,8 +44190,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10712
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10696
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10192
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10176
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -44999,11 +44251,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10712
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10192
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10696
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10176
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -45016,13 +44268,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10728
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10208
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9472
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8952
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -45110,7 +44362,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6976
+  %35 = getelementptr i8, ptr %24, i64 6456
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -45198,20 +44450,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6976
-  %35 = getelementptr i8, ptr %23, i64 9328
+  %34 = getelementptr i8, ptr %23, i64 6456
+  %35 = getelementptr i8, ptr %23, i64 8808
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 9416
+  %37 = getelementptr i8, ptr %23, i64 8896
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 9424
+  %40 = getelementptr i8, ptr %23, i64 8904
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 9368
+  %42 = getelementptr i8, ptr %23, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45223,7 +44475,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 6656
+  %46 = getelementptr i8, ptr %23, i64 6136
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -45263,7 +44515,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 6664
+  %61 = getelementptr i8, ptr %23, i64 6144
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -45449,21 +44701,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 11152
+  %115 = getelementptr i8, ptr %23, i64 10632
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 9432
+  %116 = getelementptr i8, ptr %23, i64 8912
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9579
+  %118 = getelementptr i8, ptr %23, i64 9059
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 9472
+  %119 = getelementptr i8, ptr %23, i64 8952
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 9368
+  %125 = getelementptr i8, ptr %23, i64 8848
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -45669,20 +44921,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6976
-  %43 = getelementptr i8, ptr %31, i64 9328
+  %42 = getelementptr i8, ptr %31, i64 6456
+  %43 = getelementptr i8, ptr %31, i64 8808
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 9416
+  %45 = getelementptr i8, ptr %31, i64 8896
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 9424
+  %48 = getelementptr i8, ptr %31, i64 8904
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 9368
+  %50 = getelementptr i8, ptr %31, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -45694,7 +44946,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 6656
+  %54 = getelementptr i8, ptr %31, i64 6136
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 1904
   %57 = load ptr, ptr %56, align 8
@@ -46316,21 +45568,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 11152
+  %228 = getelementptr i8, ptr %31, i64 10632
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 9432
+  %229 = getelementptr i8, ptr %31, i64 8912
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9579
+  %231 = getelementptr i8, ptr %31, i64 9059
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 9472
+  %232 = getelementptr i8, ptr %31, i64 8952
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 9368
+  %238 = getelementptr i8, ptr %31, i64 8848
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -46447,19 +45699,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 9328
+  %42 = getelementptr i8, ptr %31, i64 8808
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 9416
+  %44 = getelementptr i8, ptr %31, i64 8896
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 9424
+  %47 = getelementptr i8, ptr %31, i64 8904
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 9368
+  %49 = getelementptr i8, ptr %31, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -46469,24 +45721,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6976
+  %52 = getelementptr i8, ptr %31, i64 6456
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 6648
+  %54 = getelementptr i8, ptr %31, i64 6128
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 9432
+  %56 = getelementptr i8, ptr %31, i64 8912
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9579
+  %58 = getelementptr i8, ptr %31, i64 9059
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 9472
+  %59 = getelementptr i8, ptr %31, i64 8952
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 9368
+  %65 = getelementptr i8, ptr %31, i64 8848
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -46633,24 +45885,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6976
+  %35 = getelementptr i8, ptr %24, i64 6456
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 9328
+  %37 = getelementptr i8, ptr %24, i64 8808
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 9416
+  %39 = getelementptr i8, ptr %24, i64 8896
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 9424
+  %42 = getelementptr i8, ptr %24, i64 8904
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 9368
+  %44 = getelementptr i8, ptr %24, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -46662,10 +45914,10 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 9432
+  %48 = getelementptr i8, ptr %24, i64 8912
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6992
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6472
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
@@ -46693,13 +45945,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8632
+  %58 = getelementptr i8, ptr %24, i64 8112
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8624
+  %61 = getelementptr i8, ptr %24, i64 8104
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -46815,7 +46067,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi39
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !108
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !90
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -46840,7 +46092,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !109
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !91
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa36 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -46870,15 +46122,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10688
-  %179 = getelementptr i8, ptr %24, i64 10680
+  %178 = getelementptr i8, ptr %24, i64 10168
+  %179 = getelementptr i8, ptr %24, i64 10160
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10720
+  %183 = getelementptr i8, ptr %24, i64 10200
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10696
+  %186 = getelementptr i8, ptr %24, i64 10176
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -46890,7 +46142,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10704
+  %190 = getelementptr i8, ptr %24, i64 10184
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -46907,7 +46159,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10712
+  %195 = getelementptr i8, ptr %24, i64 10192
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -46965,13 +46217,13 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !110
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !92
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10712
+  %224 = getelementptr i8, ptr %24, i64 10192
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -46997,13 +46249,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9581
+  %231 = getelementptr i8, ptr %24, i64 9061
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9582
+  %234 = getelementptr i8, ptr %24, i64 9062
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -47025,15 +46277,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10640
+  %241 = getelementptr i8, ptr %24, i64 10120
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10632
+  %244 = getelementptr i8, ptr %24, i64 10112
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6996
+  %246 = getelementptr i8, ptr %24, i64 6476
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -2
   br label %forbody.i69.i.i.i.i
@@ -47084,7 +46336,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %265 = getelementptr i8, ptr %24, i64 10824
+  %265 = getelementptr i8, ptr %24, i64 10304
   %266 = load i32, ptr %265, align 4
   %267 = icmp sgt i32 %266, %1
   br i1 %267, label %then.i.i.i15, label %merge.i.i
@@ -47096,15 +46348,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %269 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %270 = getelementptr i8, ptr %24, i64 7696
-  %271 = getelementptr i8, ptr %24, i64 8608
-  %272 = getelementptr i8, ptr %24, i64 8368
+  %270 = getelementptr i8, ptr %24, i64 7176
+  %271 = getelementptr i8, ptr %24, i64 8088
+  %272 = getelementptr i8, ptr %24, i64 7848
   %273 = load i32, ptr %272, align 4
   %274 = icmp sgt i32 %273, %1
   br i1 %274, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %275 = getelementptr i8, ptr %24, i64 8600
+  %275 = getelementptr i8, ptr %24, i64 8080
   %276 = load i64, ptr %271, align 8
   %277 = icmp sgt i64 %276, 0
   br i1 %277, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -47153,8 +46405,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %293 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %294 = getelementptr i8, ptr %24, i64 8352
-  %295 = getelementptr i8, ptr %24, i64 8372
+  %294 = getelementptr i8, ptr %24, i64 7832
+  %295 = getelementptr i8, ptr %24, i64 7852
   %296 = load i32, ptr %272, align 4
   %297 = load i32, ptr %295, align 4
   %298 = add i32 %297, %296
@@ -47170,15 +46422,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %303, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %304 = getelementptr i8, ptr %24, i64 8356
+  %304 = getelementptr i8, ptr %24, i64 7836
   %305 = load i32, ptr %304, align 4
   %306 = icmp sgt i32 %305, %1
   br i1 %306, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %307 = getelementptr i8, ptr %24, i64 8416
-  %308 = getelementptr i8, ptr %24, i64 8456
-  %309 = getelementptr i8, ptr %24, i64 8464
+  %307 = getelementptr i8, ptr %24, i64 7896
+  %308 = getelementptr i8, ptr %24, i64 7936
+  %309 = getelementptr i8, ptr %24, i64 7944
   %310 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %305 to i64
   br label %forbody.i.i.i
@@ -47266,7 +46518,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %339, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %340 = getelementptr i8, ptr %24, i64 8448
+  %340 = getelementptr i8, ptr %24, i64 7928
   %wide.trip.count.i.i.i.i = zext nneg i32 %338 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %341 = icmp ult i32 %338, 8
@@ -47291,18 +46543,18 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter52.next = add i64 %epil.iter52, 1
   %epil.iter52.cmp.not = icmp eq i64 %epil.iter52.next, %xtraiter51
-  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !111
+  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !93
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %345 = getelementptr i8, ptr %24, i64 8456
-  %346 = getelementptr i8, ptr %24, i64 8464
-  %347 = getelementptr i8, ptr %24, i64 8448
-  %348 = getelementptr i8, ptr %24, i64 8416
-  %349 = getelementptr i8, ptr %24, i64 8360
-  %350 = getelementptr i8, ptr %24, i64 8424
+  %345 = getelementptr i8, ptr %24, i64 7936
+  %346 = getelementptr i8, ptr %24, i64 7944
+  %347 = getelementptr i8, ptr %24, i64 7928
+  %348 = getelementptr i8, ptr %24, i64 7896
+  %349 = getelementptr i8, ptr %24, i64 7840
+  %350 = getelementptr i8, ptr %24, i64 7904
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -47392,8 +46644,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %397, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %398 = getelementptr i8, ptr %24, i64 8416
-  %399 = getelementptr i8, ptr %24, i64 8448
+  %398 = getelementptr i8, ptr %24, i64 7896
+  %399 = getelementptr i8, ptr %24, i64 7928
   %wide.trip.count74.i.i.i.i = zext nneg i32 %396 to i64
   br label %forbody6.i.i.i.i
 
@@ -47480,14 +46732,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %435 = getelementptr i8, ptr %24, i64 8376
+  %435 = getelementptr i8, ptr %24, i64 7856
   %436 = load i32, ptr %435, align 4
   %437 = icmp sgt i32 %436, 0
   br i1 %437, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 8440
-  %439 = getelementptr i8, ptr %24, i64 8448
+  %438 = getelementptr i8, ptr %24, i64 7920
+  %439 = getelementptr i8, ptr %24, i64 7928
   %wide.trip.count79.i.i.i.i = zext nneg i32 %436 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %440 = icmp ult i32 %436, 4
@@ -47599,16 +46851,16 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !112
+  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !94
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %481 = getelementptr i8, ptr %24, i64 8380
+  %481 = getelementptr i8, ptr %24, i64 7860
   %482 = load i32, ptr %481, align 4
   %483 = icmp eq i32 %482, -1
   br i1 %483, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 8448
+  %484 = getelementptr i8, ptr %24, i64 7928
   %485 = load ptr, ptr %484, align 8
   %486 = sext i32 %482 to i64
   %487 = getelementptr i32, ptr %485, i64 %486
@@ -47618,13 +46870,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %488, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %481, align 4
-  %489 = getelementptr i8, ptr %24, i64 8384
+  %489 = getelementptr i8, ptr %24, i64 7864
   %490 = load i32, ptr %489, align 4
   %491 = icmp eq i32 %490, -1
   br i1 %491, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %492 = getelementptr i8, ptr %24, i64 8448
+  %492 = getelementptr i8, ptr %24, i64 7928
   %493 = load ptr, ptr %492, align 8
   %494 = sext i32 %490 to i64
   %495 = getelementptr i32, ptr %493, i64 %494
@@ -47635,18 +46887,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %496, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %489, align 4
   store i32 %1, ptr %304, align 4
-  %497 = getelementptr i8, ptr %24, i64 8400
+  %497 = getelementptr i8, ptr %24, i64 7880
   %498 = load i64, ptr %497, align 8
   %499 = add i64 %498, 1
   store i64 %499, ptr %497, align 8
-  %500 = getelementptr i8, ptr %24, i64 8364
+  %500 = getelementptr i8, ptr %24, i64 7844
   store i32 0, ptr %500, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %501 = getelementptr i8, ptr %24, i64 8416
-  %502 = getelementptr i8, ptr %24, i64 8432
+  %501 = getelementptr i8, ptr %24, i64 7896
+  %502 = getelementptr i8, ptr %24, i64 7912
   %xtraiter61 = and i32 %1, 1
   %503 = icmp eq i32 %1, 1
   br i1 %503, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -47757,16 +47009,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %556 = getelementptr i8, ptr %24, i64 8600
+  %556 = getelementptr i8, ptr %24, i64 8080
   %557 = load i64, ptr %271, align 8
   %558 = icmp sgt i64 %557, 0
   br i1 %558, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8448
-  %560 = getelementptr i8, ptr %24, i64 8568
-  %561 = getelementptr i8, ptr %24, i64 8888
-  %562 = getelementptr i8, ptr %24, i64 8892
+  %559 = getelementptr i8, ptr %24, i64 7928
+  %560 = getelementptr i8, ptr %24, i64 8048
+  %561 = getelementptr i8, ptr %24, i64 8368
+  %562 = getelementptr i8, ptr %24, i64 8372
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -47836,16 +47088,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %599 = getelementptr i8, ptr %24, i64 8624
+  %599 = getelementptr i8, ptr %24, i64 8104
   %600 = load i64, ptr %58, align 8
   %601 = icmp sgt i64 %600, 0
   br i1 %601, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8448
-  %603 = getelementptr i8, ptr %24, i64 8568
-  %604 = getelementptr i8, ptr %24, i64 8888
-  %605 = getelementptr i8, ptr %24, i64 8892
+  %602 = getelementptr i8, ptr %24, i64 7928
+  %603 = getelementptr i8, ptr %24, i64 8048
+  %604 = getelementptr i8, ptr %24, i64 8368
+  %605 = getelementptr i8, ptr %24, i64 8372
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -47918,16 +47170,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %336, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %642 = call i32 @pthread_mutex_lock(ptr %48)
-  %643 = getelementptr i8, ptr %24, i64 9579
+  %643 = getelementptr i8, ptr %24, i64 9059
   store i8 1, ptr %643, align 1
-  %644 = getelementptr i8, ptr %24, i64 9472
+  %644 = getelementptr i8, ptr %24, i64 8952
   %645 = call i32 @pthread_cond_signal(ptr %644)
   %646 = call i32 @pthread_mutex_unlock(ptr %48)
   %647 = call i32 @pthread_mutex_lock(ptr %37)
   %648 = load i64, ptr %42, align 8
   %649 = add i64 %648, 1
   store i64 %649, ptr %42, align 8
-  %650 = getelementptr i8, ptr %24, i64 9368
+  %650 = getelementptr i8, ptr %24, i64 8848
   %651 = call i32 @pthread_cond_broadcast(ptr %650)
   %652 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -49078,7 +48330,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 9432
+  %37 = getelementptr i8, ptr %25, i64 8912
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -49087,15 +48339,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 9432
+  %40 = getelementptr i8, ptr %25, i64 8912
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10640
-  %43 = getelementptr i8, ptr %25, i64 10632
+  %42 = getelementptr i8, ptr %25, i64 10120
+  %43 = getelementptr i8, ptr %25, i64 10112
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9580
+  %47 = getelementptr i8, ptr %25, i64 9060
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -49320,9 +48572,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 9472
+  %122 = getelementptr i8, ptr %25, i64 8952
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 9432
+  %124 = getelementptr i8, ptr %25, i64 8912
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -49424,7 +48676,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6976
+  %36 = getelementptr i8, ptr %25, i64 6456
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -49434,20 +48686,20 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 9432
+  %37 = getelementptr i8, ptr %25, i64 8912
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6984
-  %40 = load ptr, ptr %39, align 8, !noalias !113
+  %39 = getelementptr i8, ptr %25, i64 6464
+  %40 = load ptr, ptr %39, align 8, !noalias !95
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !113
-  %43 = getelementptr i8, ptr %25, i64 7000
-  %44 = load i32, ptr %43, align 4, !noalias !113
-  %45 = getelementptr i8, ptr %25, i64 7668
-  %46 = load i32, ptr %45, align 4, !noalias !113
-  %47 = getelementptr i8, ptr %25, i64 6996
-  %48 = load i32, ptr %47, align 4, !noalias !113
-  %49 = getelementptr i8, ptr %25, i64 10824
-  %50 = load i32, ptr %49, align 4, !noalias !113
+  %42 = load i32, ptr %41, align 4, !noalias !95
+  %43 = getelementptr i8, ptr %25, i64 6480
+  %44 = load i32, ptr %43, align 4, !noalias !95
+  %45 = getelementptr i8, ptr %25, i64 7148
+  %46 = load i32, ptr %45, align 4, !noalias !95
+  %47 = getelementptr i8, ptr %25, i64 6476
+  %48 = load i32, ptr %47, align 4, !noalias !95
+  %49 = getelementptr i8, ptr %25, i64 10304
+  %50 = load i32, ptr %49, align 4, !noalias !95
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -50344,7 +49596,7 @@ then2.i.i63.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %391 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %392 = getelementptr i8, ptr %25, i64 9581
+  %392 = getelementptr i8, ptr %25, i64 9061
   %393 = load i8, ptr %392, align 1
   %394 = trunc i8 %393 to i1
   br i1 %394, label %merge.i33.i, label %then.i.i26.i
@@ -50353,7 +49605,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %395 = getelementptr i8, ptr %25, i64 9582
+  %395 = getelementptr i8, ptr %25, i64 9062
   %396 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.25", ptr %395)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %397 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -50375,8 +49627,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %402 = load i32, ptr %47, align 4, !noalias !116
-  %403 = load i32, ptr %49, align 4, !noalias !116
+  %402 = load i32, ptr %47, align 4, !noalias !98
+  %403 = load i32, ptr %49, align 4, !noalias !98
   %.val63.i.i = load i32, ptr %157, align 4
   %.val64.i.i = load i32, ptr %134, align 4
   %404 = add i32 %402, -2
@@ -50411,9 +49663,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %415 = getelementptr i8, ptr %25, i64 10640
+  %415 = getelementptr i8, ptr %25, i64 10120
   %416 = load i64, ptr %415, align 8
-  %417 = getelementptr i8, ptr %25, i64 10680
+  %417 = getelementptr i8, ptr %25, i64 10160
   %418 = load i32, ptr %417, align 4
   %419 = sext i32 %418 to i64
   %.not.i74.i.i = icmp slt i64 %416, %419
@@ -50423,9 +49675,9 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %420 = getelementptr i8, ptr %25, i64 7004
+  %420 = getelementptr i8, ptr %25, i64 6484
   %421 = load i32, ptr %420, align 4
-  %422 = getelementptr i8, ptr %25, i64 7012
+  %422 = getelementptr i8, ptr %25, i64 6492
   %423 = load i32, ptr %422, align 4
   %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
@@ -50453,16 +49705,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %431, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %432 = getelementptr i8, ptr %25, i64 10752
+  %432 = getelementptr i8, ptr %25, i64 10232
   %433 = load ptr, ptr %432, align 8
   %.not.i82.i.i = icmp eq ptr %433, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %434 = getelementptr i8, ptr %25, i64 7664
+  %434 = getelementptr i8, ptr %25, i64 7144
   %435 = load i32, ptr %434, align 4
   %436 = sext i32 %435 to i64
-  %437 = getelementptr i8, ptr %25, i64 7676
+  %437 = getelementptr i8, ptr %25, i64 7156
   %438 = load i32, ptr %437, align 4
   %439 = sext i32 %438 to i64
   %440 = shl nsw i64 %436, 2
@@ -50499,7 +49751,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %450 = getelementptr i8, ptr %25, i64 9576
+  %450 = getelementptr i8, ptr %25, i64 9056
   %451 = load i8, ptr %450, align 1
   %452 = trunc i8 %451 to i1
   br i1 %452, label %merge20.i.i, label %merge.i89.i.i
@@ -50507,7 +49759,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %453 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %454 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %455 = getelementptr i8, ptr %25, i64 9568
+  %455 = getelementptr i8, ptr %25, i64 9048
   %456 = call i32 @pthread_create(ptr %455, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %457 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %456, 0
@@ -50550,21 +49802,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %465 = getelementptr i8, ptr %25, i64 10736
+  %465 = getelementptr i8, ptr %25, i64 10216
   %466 = load i64, ptr %465, align 8
   store i64 %466, ptr %calloc.i.i.i, align 8
   %467 = add i64 %466, 1
   store i64 %467, ptr %465, align 8
-  %468 = getelementptr i8, ptr %25, i64 10608
+  %468 = getelementptr i8, ptr %25, i64 10088
   %469 = load ptr, ptr %468, align 8
-  %470 = getelementptr i8, ptr %25, i64 10616
+  %470 = getelementptr i8, ptr %25, i64 10096
   %471 = load i64, ptr %470, align 8
   %472 = getelementptr ptr, ptr %469, i64 %471
   store ptr %calloc.i.i.i, ptr %472, align 8
   %473 = load i64, ptr %470, align 8
   %474 = add i64 %473, 1
   store i64 %474, ptr %470, align 8
-  %475 = getelementptr i8, ptr %25, i64 10632
+  %475 = getelementptr i8, ptr %25, i64 10112
   %476 = load ptr, ptr %475, align 8
   %477 = load i64, ptr %415, align 8
   %478 = getelementptr ptr, ptr %476, i64 %477
@@ -50578,9 +49830,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %482 = getelementptr i8, ptr %25, i64 10656
+  %482 = getelementptr i8, ptr %25, i64 10136
   %483 = load ptr, ptr %482, align 8
-  %484 = getelementptr i8, ptr %25, i64 10664
+  %484 = getelementptr i8, ptr %25, i64 10144
   %485 = load i64, ptr %484, align 8
   %486 = getelementptr ptr, ptr %483, i64 %485
   store ptr %calloc.i.i.i, ptr %486, align 8
@@ -50590,7 +49842,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %489 = getelementptr i8, ptr %25, i64 9472
+  %489 = getelementptr i8, ptr %25, i64 8952
   %490 = call i32 @pthread_cond_signal(ptr %489)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -51463,7 +50715,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %93 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !119
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !101
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -51610,7 +50862,7 @@ forbody.i.i32.i.i.epil:                           ; preds = %merge1.i.i30.i.i.lo
   %148 = add nuw nsw i64 %i.013.i.i33.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
-  br i1 %epil.iter2.cmp.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil, !llvm.loop !120
+  br i1 %epil.iter2.cmp.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil, !llvm.loop !102
 
 merge1.i.i30.i.i:                                 ; preds = %merge1.i.i30.i.i.loopexit.unr-lcssa, %forbody.i.i32.i.i.epil, %merge.i.i28.i.i
   call void @free(ptr %.pre.i.i29.i.i)
@@ -53436,7 +52688,7 @@ forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !121
+  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !103
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %488, %forbody.i.i.i.i.i.i.i.epil ]
@@ -53642,7 +52894,7 @@ forbody.i35.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i37.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.epil, 1
   %epil.iter105.next = add i64 %epil.iter105, 1
   %epil.iter105.cmp.not = icmp eq i64 %epil.iter105.next, %xtraiter104
-  br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !122
+  br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !104
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa96.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %574, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
@@ -55365,7 +54617,7 @@ or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
-define internal fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nocapture readonly %0, i32 %1, i32 %2) unnamed_addr #25 {
+define internal fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nocapture readonly %0, i32 %1, i32 %2) unnamed_addr #24 {
 entry:
   %3 = sext i32 %2 to i64
   %4 = getelementptr i8, ptr %0, i64 1152
@@ -55878,16 +55130,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 8472
+  %36 = getelementptr i8, ptr %26, i64 7952
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8528
+  %38 = getelementptr i8, ptr %26, i64 8008
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8488
+  %40 = getelementptr i8, ptr %26, i64 7968
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -55897,10 +55149,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 8480
-  %48 = getelementptr i8, ptr %26, i64 8504
-  %49 = getelementptr i8, ptr %26, i64 8496
-  %50 = getelementptr i8, ptr %26, i64 8512
+  %47 = getelementptr i8, ptr %26, i64 7960
+  %48 = getelementptr i8, ptr %26, i64 7984
+  %49 = getelementptr i8, ptr %26, i64 7976
+  %50 = getelementptr i8, ptr %26, i64 7992
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -55986,7 +55238,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 8480
+  %93 = getelementptr i8, ptr %26, i64 7960
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -55997,7 +55249,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8500
+  %98 = getelementptr i8, ptr %26, i64 7980
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -56077,10 +55329,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9432
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8912
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 11128
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 11144
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10608
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10624
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -56089,7 +55341,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 11136
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10616
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -56143,7 +55395,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 11136
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10616
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -56448,15 +55700,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 9432
+  %36 = getelementptr i8, ptr %23, i64 8912
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10720
+  %38 = getelementptr i8, ptr %23, i64 10200
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9520
+  %41 = getelementptr i8, ptr %23, i64 9000
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -56694,40 +55946,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 11160
+  %1 = getelementptr i8, ptr %0, i64 10640
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6976
+  %4 = getelementptr i8, ptr %0, i64 6456
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9576
+  %7 = getelementptr i8, ptr %0, i64 9056
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 9432
+  %10 = getelementptr i8, ptr %0, i64 8912
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9577
+  %12 = getelementptr i8, ptr %0, i64 9057
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 9472
+  %13 = getelementptr i8, ptr %0, i64 8952
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9568
+  %16 = getelementptr i8, ptr %0, i64 9048
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10608
-  %20 = getelementptr i8, ptr %0, i64 10616
+  %19 = getelementptr i8, ptr %0, i64 10088
+  %20 = getelementptr i8, ptr %0, i64 10096
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -56747,16 +55999,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10632
+  %28 = getelementptr i8, ptr %0, i64 10112
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10656
+  %30 = getelementptr i8, ptr %0, i64 10136
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8576
-  %33 = getelementptr i8, ptr %0, i64 8584
+  %32 = getelementptr i8, ptr %0, i64 8056
+  %33 = getelementptr i8, ptr %0, i64 8064
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -56779,8 +56031,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8600
-  %45 = getelementptr i8, ptr %0, i64 8608
+  %44 = getelementptr i8, ptr %0, i64 8080
+  %45 = getelementptr i8, ptr %0, i64 8088
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -56803,8 +56055,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8624
-  %57 = getelementptr i8, ptr %0, i64 8632
+  %56 = getelementptr i8, ptr %0, i64 8104
+  %57 = getelementptr i8, ptr %0, i64 8112
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -56827,8 +56079,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8648
-  %69 = getelementptr i8, ptr %0, i64 8656
+  %68 = getelementptr i8, ptr %0, i64 8128
+  %69 = getelementptr i8, ptr %0, i64 8136
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -56851,62 +56103,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8672
+  %80 = getelementptr i8, ptr %0, i64 8152
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8696
+  %82 = getelementptr i8, ptr %0, i64 8176
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8720
+  %84 = getelementptr i8, ptr %0, i64 8200
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8744
+  %86 = getelementptr i8, ptr %0, i64 8224
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8768
+  %88 = getelementptr i8, ptr %0, i64 8248
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8792
+  %90 = getelementptr i8, ptr %0, i64 8272
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8816
+  %92 = getelementptr i8, ptr %0, i64 8296
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 8416
+  %94 = getelementptr i8, ptr %0, i64 7896
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 8424
+  %96 = getelementptr i8, ptr %0, i64 7904
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 8432
+  %98 = getelementptr i8, ptr %0, i64 7912
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 8440
+  %100 = getelementptr i8, ptr %0, i64 7920
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 8448
+  %102 = getelementptr i8, ptr %0, i64 7928
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 8456
+  %104 = getelementptr i8, ptr %0, i64 7936
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 8464
+  %106 = getelementptr i8, ptr %0, i64 7944
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 8472
+  %108 = getelementptr i8, ptr %0, i64 7952
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8500
+  %110 = getelementptr i8, ptr %0, i64 7980
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -56916,31 +56168,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8504
+  %114 = getelementptr i8, ptr %0, i64 7984
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8512
+  %116 = getelementptr i8, ptr %0, i64 7992
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8520
+  %118 = getelementptr i8, ptr %0, i64 8000
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8528
+  %120 = getelementptr i8, ptr %0, i64 8008
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 8352
+  %122 = getelementptr i8, ptr %0, i64 7832
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10688
+  %123 = getelementptr i8, ptr %0, i64 10168
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 11128
+  %125 = getelementptr i8, ptr %0, i64 10608
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10728
+  %127 = getelementptr i8, ptr %0, i64 10208
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -56950,23 +56202,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10752
+  %131 = getelementptr i8, ptr %0, i64 10232
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 9472
+  %133 = getelementptr i8, ptr %0, i64 8952
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9520
+  %135 = getelementptr i8, ptr %0, i64 9000
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 9432
+  %137 = getelementptr i8, ptr %0, i64 8912
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 9328
-  %140 = getelementptr i8, ptr %0, i64 9368
+  %139 = getelementptr i8, ptr %0, i64 8808
+  %140 = getelementptr i8, ptr %0, i64 8848
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11824
+  %143 = getelementptr i8, ptr %0, i64 11304
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -56978,9 +56230,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 6696
+  %147 = getelementptr i8, ptr %0, i64 6176
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 6840
+  %149 = getelementptr i8, ptr %0, i64 6320
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -56992,8 +56244,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 6648
-  %155 = getelementptr i8, ptr %0, i64 6656
+  %154 = getelementptr i8, ptr %0, i64 6128
+  %155 = getelementptr i8, ptr %0, i64 6136
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -57004,7 +56256,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 6664
+  %160 = getelementptr i8, ptr %0, i64 6144
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -57238,18 +56490,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 6844
+  %281 = getelementptr i8, ptr %0, i64 6324
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 6736
+  %282 = getelementptr i8, ptr %0, i64 6216
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 6688
+  %285 = getelementptr i8, ptr %0, i64 6168
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 6680
+  %288 = getelementptr i8, ptr %0, i64 6160
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -57264,13 +56516,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 6672
+  %293 = getelementptr i8, ptr %0, i64 6152
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 6664
+  %295 = getelementptr i8, ptr %0, i64 6144
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -57280,20 +56532,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 6880
+  %300 = getelementptr i8, ptr %0, i64 6360
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 6848
+  %302 = getelementptr i8, ptr %0, i64 6328
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 6888
+  %304 = getelementptr i8, ptr %0, i64 6368
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 6680
+  %306 = getelementptr i8, ptr %0, i64 6160
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 6784
+  %309 = getelementptr i8, ptr %0, i64 6264
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -57463,7 +56715,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6976
+  %64 = getelementptr i8, ptr %24, i64 6456
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -57762,7 +57014,7 @@ or.lhs.false:                                     ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false
   %32 = getelementptr i8, ptr %spec.select.i.i, i64 5104
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6648
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6128
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
   %36 = getelementptr i8, ptr %spec.select.i.i, i64 4336
@@ -57858,28 +57110,28 @@ merge.i.i.i7:                                     ; preds = %else2.i.i
   %90 = getelementptr i8, ptr %spec.select.i.i, i64 5152
   %91 = load i32, ptr %90, align 4
   %92 = icmp sgt i32 %91, 0
-  br i1 %92, label %"$Plan.max_batch_from.exit.i", label %else.i68.i
+  br i1 %92, label %"$Plan.max_batch_from.exit.i", label %else.i69.i
 
-else.i68.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
+else.i69.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
   %93 = load i32, ptr %52, align 4
   %94 = getelementptr i8, ptr %spec.select.i.i, i64 5432
-  %.val.i69.i = load i8, ptr %94, align 1
-  %95 = trunc i8 %.val.i69.i to i1
+  %.val.i70.i = load i8, ptr %94, align 1
+  %95 = trunc i8 %.val.i70.i to i1
   %96 = select i1 %95, i32 64, i32 256
   %97 = icmp eq i32 %93, %96
-  br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else2.i70.i
+  br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else2.i71.i
 
-else2.i70.i:                                      ; preds = %else.i68.i
+else2.i71.i:                                      ; preds = %else.i69.i
   %98 = getelementptr i8, ptr %spec.select.i.i, i64 5164
   %99 = load i32, ptr %98, align 4
   %100 = icmp sgt i32 %99, 0
-  %spec.select.i71.i = select i1 %100, i32 3, i32 4
+  %spec.select.i72.i = select i1 %100, i32 3, i32 4
   br label %"$Plan.max_batch_from.exit.i"
 
-"$Plan.max_batch_from.exit.i":                    ; preds = %else2.i70.i, %else.i68.i, %"$Plan.max_seq_from.exit.i"
-  %common.ret.op.i72.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i68.i ], [ %spec.select.i71.i, %else2.i70.i ]
+"$Plan.max_batch_from.exit.i":                    ; preds = %else2.i71.i, %else.i69.i, %"$Plan.max_seq_from.exit.i"
+  %common.ret.op.i73.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i69.i ], [ %spec.select.i72.i, %else2.i71.i ]
   %101 = getelementptr i8, ptr %1, i64 464
-  store i32 %common.ret.op.i72.i, ptr %101, align 4
+  store i32 %common.ret.op.i73.i, ptr %101, align 4
   %102 = getelementptr i8, ptr %spec.select.i.i, i64 5428
   %103 = load i32, ptr %102, align 4
   %104 = getelementptr i8, ptr %1, i64 228
@@ -57892,197 +57144,198 @@ else2.i70.i:                                      ; preds = %else.i68.i
   %109 = load i64, ptr %108, align 8
   %110 = getelementptr i8, ptr %1, i64 280
   store i64 %109, ptr %110, align 8
-  %111 = getelementptr i8, ptr %spec.select.i.i, i64 5496
+  %111 = getelementptr i8, ptr %spec.select.i.i, i64 5488
   %112 = load i64, ptr %111, align 8
-  %113 = getelementptr i8, ptr %1, i64 288
-  store i64 %112, ptr %113, align 8
-  %114 = getelementptr i8, ptr %spec.select.i.i, i64 5480
-  %115 = load i64, ptr %114, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5472
-  %117 = load i32, ptr %116, align 4
-  %118 = sext i32 %117 to i64
-  %119 = mul i64 %115, %35
-  %120 = mul i64 %119, %118
-  %121 = getelementptr i8, ptr %1, i64 296
-  store i64 %120, ptr %121, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 6016
-  %123 = load i64, ptr %122, align 8
-  %124 = mul i64 %123, %35
-  %125 = getelementptr i8, ptr %1, i64 304
-  store i64 %124, ptr %125, align 8
-  %126 = load i32, ptr %102, align 4
-  %.val67.i = load ptr, ptr %32, align 8
-  %127 = getelementptr i8, ptr %.val67.i, i64 92
-  %128 = load i32, ptr %127, align 4
-  %129 = getelementptr i8, ptr %.val67.i, i64 104
-  %130 = load i32, ptr %129, align 4
-  %131 = getelementptr i8, ptr %.val67.i, i64 108
-  %132 = load i32, ptr %131, align 4
-  %133 = icmp ult i32 %126, 32
-  br i1 %133, label %switch.hole_check, label %merge53.i.i.i
+  %113 = mul i64 %112, %35
+  %114 = getelementptr i8, ptr %1, i64 288
+  store i64 %113, ptr %114, align 8
+  %115 = getelementptr i8, ptr %spec.select.i.i, i64 5480
+  %116 = load i64, ptr %115, align 8
+  %117 = getelementptr i8, ptr %spec.select.i.i, i64 5472
+  %118 = load i32, ptr %117, align 4
+  %119 = sext i32 %118 to i64
+  %120 = mul i64 %116, %35
+  %121 = mul i64 %120, %119
+  %122 = getelementptr i8, ptr %1, i64 296
+  store i64 %121, ptr %122, align 8
+  %123 = getelementptr i8, ptr %spec.select.i.i, i64 5496
+  %124 = load i64, ptr %123, align 8
+  %125 = mul i64 %124, %35
+  %126 = getelementptr i8, ptr %1, i64 304
+  store i64 %125, ptr %126, align 8
+  %127 = load i32, ptr %102, align 4
+  %.val68.i = load ptr, ptr %32, align 8
+  %128 = getelementptr i8, ptr %.val68.i, i64 92
+  %129 = load i32, ptr %128, align 4
+  %130 = getelementptr i8, ptr %.val68.i, i64 104
+  %131 = load i32, ptr %130, align 4
+  %132 = getelementptr i8, ptr %.val68.i, i64 108
+  %133 = load i32, ptr %132, align 4
+  %134 = icmp ult i32 %127, 32
+  br i1 %134, label %switch.hole_check, label %merge53.i.i.i
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$Plan.max_batch_from.exit.i"
-  %134 = icmp eq i32 %126, 32
-  %spec.select.i.i.i = select i1 %134, i64 8, i64 0
+  %135 = icmp eq i32 %127, 32
+  %spec.select.i.i.i = select i1 %135, i64 8, i64 0
   br label %"$Engine.describe.exit"
 
 switch.hole_check:                                ; preds = %"$Plan.max_batch_from.exit.i"
-  %switch.shifted = lshr i32 -1048569, %126
+  %switch.shifted = lshr i32 -1048569, %127
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %135 = zext nneg i32 %126 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %135
+  %136 = zext nneg i32 %127 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %136
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
 "$Engine.describe.exit":                          ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i73.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %136 = sext i32 %128 to i64
-  %137 = shl nsw i64 %136, 1
-  %138 = sext i32 %130 to i64
-  %139 = mul i64 %137, %138
-  %140 = sext i32 %132 to i64
-  %141 = mul i64 %139, %140
-  %142 = mul i64 %141, %common.ret.op.i.i73.i
-  %143 = getelementptr i8, ptr %1, i64 312
-  store i64 %142, ptr %143, align 8
-  %144 = getelementptr i8, ptr %spec.select.i.i, i64 11168
-  %145 = load i64, ptr %144, align 8
-  %146 = getelementptr i8, ptr %1, i64 320
-  store i64 %145, ptr %146, align 8
-  %147 = getelementptr i8, ptr %spec.select.i.i, i64 6968
-  %148 = load i64, ptr %147, align 8
-  %149 = getelementptr i8, ptr %1, i64 400
-  store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 6960
-  %151 = load i64, ptr %150, align 8
-  %152 = getelementptr i8, ptr %1, i64 416
-  store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %spec.select.i.i, i64 11176
-  %154 = load i64, ptr %153, align 8
-  %155 = getelementptr i8, ptr %1, i64 432
-  store i64 %154, ptr %155, align 8
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 11184
-  %157 = load i64, ptr %156, align 8
-  %158 = getelementptr i8, ptr %1, i64 440
-  store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 5436
-  %160 = load i32, ptr %159, align 4
-  %161 = getelementptr i8, ptr %1, i64 488
-  store i32 %160, ptr %161, align 4
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 11816
-  %163 = load i64, ptr %162, align 8
-  %164 = getelementptr i8, ptr %1, i64 496
-  store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %spec.select.i.i, i64 6656
-  %166 = load ptr, ptr %165, align 8
-  %167 = getelementptr i8, ptr %166, i64 1896
-  %168 = load i32, ptr %167, align 4
-  %169 = getelementptr i8, ptr %1, i64 448
-  store i32 %168, ptr %169, align 4
-  %170 = getelementptr i8, ptr %spec.select.i.i, i64 5434
-  %171 = load i8, ptr %170, align 1
-  %172 = and i8 %171, 1
-  %173 = zext nneg i8 %172 to i32
-  %174 = getelementptr i8, ptr %1, i64 452
-  store i32 %173, ptr %174, align 4
-  %175 = getelementptr i8, ptr %spec.select.i.i, i64 9432
-  %176 = tail call i32 @pthread_mutex_lock(ptr %175)
-  %177 = getelementptr i8, ptr %spec.select.i.i, i64 10824
-  %178 = load i32, ptr %177, align 4
-  %179 = getelementptr i8, ptr %1, i64 240
-  store i32 %178, ptr %179, align 4
-  %180 = getelementptr i8, ptr %spec.select.i.i, i64 10828
-  %181 = load i32, ptr %180, align 4
-  %182 = getelementptr i8, ptr %1, i64 244
-  store i32 %181, ptr %182, align 4
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10836
-  %184 = load i32, ptr %183, align 4
-  %185 = getelementptr i8, ptr %1, i64 248
-  store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10832
-  %187 = load i32, ptr %186, align 4
-  %188 = getelementptr i8, ptr %1, i64 252
-  store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10640
-  %190 = load i64, ptr %189, align 8
-  %191 = trunc i64 %190 to i32
-  %192 = getelementptr i8, ptr %1, i64 256
-  store i32 %191, ptr %192, align 4
-  %193 = getelementptr i8, ptr %spec.select.i.i, i64 10848
-  %194 = load i32, ptr %193, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10616
-  %196 = load i64, ptr %195, align 8
-  %197 = trunc i64 %196 to i32
-  %198 = add i32 %194, %197
-  %199 = getelementptr i8, ptr %1, i64 260
-  store i32 %198, ptr %199, align 4
-  %200 = getelementptr i8, ptr %spec.select.i.i, i64 10856
-  %201 = load i32, ptr %200, align 4
-  %202 = getelementptr i8, ptr %1, i64 264
-  store i32 %201, ptr %202, align 4
-  %203 = getelementptr i8, ptr %1, i64 268
-  store i32 0, ptr %203, align 4
-  %204 = getelementptr i8, ptr %spec.select.i.i, i64 9581
-  %205 = load i8, ptr %204, align 1
-  %206 = and i8 %205, 1
-  %spec.store.select.i.i = zext nneg i8 %206 to i32
-  store i32 %spec.store.select.i.i, ptr %203, align 4
-  %207 = getelementptr i8, ptr %spec.select.i.i, i64 10760
-  %208 = load i64, ptr %207, align 8
-  %209 = getelementptr i8, ptr %1, i64 328
-  store i64 %208, ptr %209, align 8
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 10768
-  %211 = load i64, ptr %210, align 8
-  %212 = getelementptr i8, ptr %1, i64 336
-  store i64 %211, ptr %212, align 8
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10776
-  %214 = load i64, ptr %213, align 8
-  %215 = getelementptr i8, ptr %1, i64 344
-  store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10784
-  %217 = load i64, ptr %216, align 8
-  %218 = getelementptr i8, ptr %1, i64 352
-  store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10792
-  %220 = load i64, ptr %219, align 8
-  %221 = getelementptr i8, ptr %1, i64 360
-  store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10840
-  %223 = load i64, ptr %222, align 8
-  %224 = getelementptr i8, ptr %1, i64 368
-  store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10816
-  %226 = load i64, ptr %225, align 8
-  %227 = getelementptr i8, ptr %1, i64 376
-  store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10800
-  %229 = load i64, ptr %228, align 8
-  %230 = getelementptr i8, ptr %1, i64 424
-  store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10864
-  %232 = load i64, ptr %231, align 8
-  %233 = getelementptr i8, ptr %1, i64 384
-  store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10880
-  %235 = load i64, ptr %234, align 8
-  %236 = getelementptr i8, ptr %1, i64 408
-  store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10872
-  %238 = load i64, ptr %237, align 8
-  %239 = getelementptr i8, ptr %1, i64 392
-  store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10808
-  %241 = load i64, ptr %240, align 8
-  %242 = getelementptr i8, ptr %1, i64 472
-  store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10888
-  %244 = load i64, ptr %243, align 8
-  %245 = getelementptr i8, ptr %1, i64 480
-  store i64 %244, ptr %245, align 8
-  %246 = tail call i32 @pthread_mutex_unlock(ptr %175)
+  %common.ret.op.i.i74.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %137 = sext i32 %129 to i64
+  %138 = shl nsw i64 %137, 1
+  %139 = sext i32 %131 to i64
+  %140 = mul i64 %138, %139
+  %141 = sext i32 %133 to i64
+  %142 = mul i64 %140, %141
+  %143 = mul i64 %142, %common.ret.op.i.i74.i
+  %144 = getelementptr i8, ptr %1, i64 312
+  store i64 %143, ptr %144, align 8
+  %145 = getelementptr i8, ptr %spec.select.i.i, i64 10648
+  %146 = load i64, ptr %145, align 8
+  %147 = getelementptr i8, ptr %1, i64 320
+  store i64 %146, ptr %147, align 8
+  %148 = getelementptr i8, ptr %spec.select.i.i, i64 6448
+  %149 = load i64, ptr %148, align 8
+  %150 = getelementptr i8, ptr %1, i64 400
+  store i64 %149, ptr %150, align 8
+  %151 = getelementptr i8, ptr %spec.select.i.i, i64 6440
+  %152 = load i64, ptr %151, align 8
+  %153 = getelementptr i8, ptr %1, i64 416
+  store i64 %152, ptr %153, align 8
+  %154 = getelementptr i8, ptr %spec.select.i.i, i64 10656
+  %155 = load i64, ptr %154, align 8
+  %156 = getelementptr i8, ptr %1, i64 432
+  store i64 %155, ptr %156, align 8
+  %157 = getelementptr i8, ptr %spec.select.i.i, i64 10664
+  %158 = load i64, ptr %157, align 8
+  %159 = getelementptr i8, ptr %1, i64 440
+  store i64 %158, ptr %159, align 8
+  %160 = getelementptr i8, ptr %spec.select.i.i, i64 5436
+  %161 = load i32, ptr %160, align 4
+  %162 = getelementptr i8, ptr %1, i64 488
+  store i32 %161, ptr %162, align 4
+  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11296
+  %164 = load i64, ptr %163, align 8
+  %165 = getelementptr i8, ptr %1, i64 496
+  store i64 %164, ptr %165, align 8
+  %166 = getelementptr i8, ptr %spec.select.i.i, i64 6136
+  %167 = load ptr, ptr %166, align 8
+  %168 = getelementptr i8, ptr %167, i64 1896
+  %169 = load i32, ptr %168, align 4
+  %170 = getelementptr i8, ptr %1, i64 448
+  store i32 %169, ptr %170, align 4
+  %171 = getelementptr i8, ptr %spec.select.i.i, i64 5434
+  %172 = load i8, ptr %171, align 1
+  %173 = and i8 %172, 1
+  %174 = zext nneg i8 %173 to i32
+  %175 = getelementptr i8, ptr %1, i64 452
+  store i32 %174, ptr %175, align 4
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8912
+  %177 = tail call i32 @pthread_mutex_lock(ptr %176)
+  %178 = getelementptr i8, ptr %spec.select.i.i, i64 10304
+  %179 = load i32, ptr %178, align 4
+  %180 = getelementptr i8, ptr %1, i64 240
+  store i32 %179, ptr %180, align 4
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 10308
+  %182 = load i32, ptr %181, align 4
+  %183 = getelementptr i8, ptr %1, i64 244
+  store i32 %182, ptr %183, align 4
+  %184 = getelementptr i8, ptr %spec.select.i.i, i64 10316
+  %185 = load i32, ptr %184, align 4
+  %186 = getelementptr i8, ptr %1, i64 248
+  store i32 %185, ptr %186, align 4
+  %187 = getelementptr i8, ptr %spec.select.i.i, i64 10312
+  %188 = load i32, ptr %187, align 4
+  %189 = getelementptr i8, ptr %1, i64 252
+  store i32 %188, ptr %189, align 4
+  %190 = getelementptr i8, ptr %spec.select.i.i, i64 10120
+  %191 = load i64, ptr %190, align 8
+  %192 = trunc i64 %191 to i32
+  %193 = getelementptr i8, ptr %1, i64 256
+  store i32 %192, ptr %193, align 4
+  %194 = getelementptr i8, ptr %spec.select.i.i, i64 10328
+  %195 = load i32, ptr %194, align 4
+  %196 = getelementptr i8, ptr %spec.select.i.i, i64 10096
+  %197 = load i64, ptr %196, align 8
+  %198 = trunc i64 %197 to i32
+  %199 = add i32 %195, %198
+  %200 = getelementptr i8, ptr %1, i64 260
+  store i32 %199, ptr %200, align 4
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10336
+  %202 = load i32, ptr %201, align 4
+  %203 = getelementptr i8, ptr %1, i64 264
+  store i32 %202, ptr %203, align 4
+  %204 = getelementptr i8, ptr %1, i64 268
+  store i32 0, ptr %204, align 4
+  %205 = getelementptr i8, ptr %spec.select.i.i, i64 9061
+  %206 = load i8, ptr %205, align 1
+  %207 = and i8 %206, 1
+  %spec.store.select.i.i = zext nneg i8 %207 to i32
+  store i32 %spec.store.select.i.i, ptr %204, align 4
+  %208 = getelementptr i8, ptr %spec.select.i.i, i64 10240
+  %209 = load i64, ptr %208, align 8
+  %210 = getelementptr i8, ptr %1, i64 328
+  store i64 %209, ptr %210, align 8
+  %211 = getelementptr i8, ptr %spec.select.i.i, i64 10248
+  %212 = load i64, ptr %211, align 8
+  %213 = getelementptr i8, ptr %1, i64 336
+  store i64 %212, ptr %213, align 8
+  %214 = getelementptr i8, ptr %spec.select.i.i, i64 10256
+  %215 = load i64, ptr %214, align 8
+  %216 = getelementptr i8, ptr %1, i64 344
+  store i64 %215, ptr %216, align 8
+  %217 = getelementptr i8, ptr %spec.select.i.i, i64 10264
+  %218 = load i64, ptr %217, align 8
+  %219 = getelementptr i8, ptr %1, i64 352
+  store i64 %218, ptr %219, align 8
+  %220 = getelementptr i8, ptr %spec.select.i.i, i64 10272
+  %221 = load i64, ptr %220, align 8
+  %222 = getelementptr i8, ptr %1, i64 360
+  store i64 %221, ptr %222, align 8
+  %223 = getelementptr i8, ptr %spec.select.i.i, i64 10320
+  %224 = load i64, ptr %223, align 8
+  %225 = getelementptr i8, ptr %1, i64 368
+  store i64 %224, ptr %225, align 8
+  %226 = getelementptr i8, ptr %spec.select.i.i, i64 10296
+  %227 = load i64, ptr %226, align 8
+  %228 = getelementptr i8, ptr %1, i64 376
+  store i64 %227, ptr %228, align 8
+  %229 = getelementptr i8, ptr %spec.select.i.i, i64 10280
+  %230 = load i64, ptr %229, align 8
+  %231 = getelementptr i8, ptr %1, i64 424
+  store i64 %230, ptr %231, align 8
+  %232 = getelementptr i8, ptr %spec.select.i.i, i64 10344
+  %233 = load i64, ptr %232, align 8
+  %234 = getelementptr i8, ptr %1, i64 384
+  store i64 %233, ptr %234, align 8
+  %235 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %236 = load i64, ptr %235, align 8
+  %237 = getelementptr i8, ptr %1, i64 408
+  store i64 %236, ptr %237, align 8
+  %238 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %239 = load i64, ptr %238, align 8
+  %240 = getelementptr i8, ptr %1, i64 392
+  store i64 %239, ptr %240, align 8
+  %241 = getelementptr i8, ptr %spec.select.i.i, i64 10288
+  %242 = load i64, ptr %241, align 8
+  %243 = getelementptr i8, ptr %1, i64 472
+  store i64 %242, ptr %243, align 8
+  %244 = getelementptr i8, ptr %spec.select.i.i, i64 10368
+  %245 = load i64, ptr %244, align 8
+  %246 = getelementptr i8, ptr %1, i64 480
+  store i64 %245, ptr %246, align 8
+  %247 = tail call i32 @pthread_mutex_unlock(ptr %176)
   br label %common.ret
 }
 
@@ -58180,7 +57433,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11832) ptr @calloc(i64 1, i64 11832)
+  %9 = tail call dereferenceable_or_null(11312) ptr @calloc(i64 1, i64 11312)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -58259,7 +57512,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 11160
+  %32 = getelementptr i8, ptr %9, i64 10640
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
@@ -58330,7 +57583,7 @@ merge12.i.i:                                      ; preds = %"$Engine.open_model
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %32, align 4
-  %56 = getelementptr i8, ptr %9, i64 6648
+  %56 = getelementptr i8, ptr %9, i64 6128
   %57 = getelementptr i8, ptr %9, i64 8
   %58 = load ptr, ptr %57, align 8
   %59 = getelementptr i8, ptr %9, i64 5276
@@ -58357,9 +57610,9 @@ merge32.i.i:                                      ; preds = %merge27.i.i
   %68 = load i32, ptr %67, align 4
   %69 = icmp eq i32 %68, 0
   %70 = zext i1 %69 to i8
-  %71 = getelementptr i8, ptr %9, i64 6846
+  %71 = getelementptr i8, ptr %9, i64 6326
   store i8 %70, ptr %71, align 1
-  %72 = getelementptr i8, ptr %9, i64 6847
+  %72 = getelementptr i8, ptr %9, i64 6327
   store i8 1, ptr %72, align 1
   %73 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
   %.not97.i.i = icmp eq i32 %73, 0
@@ -58381,7 +57634,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %78, 1000000000
   %79 = extractelement <2 x i64> %77, i64 1
   %80 = add i64 %79, %reass.mul.i
-  %81 = getelementptr i8, ptr %9, i64 11168
+  %81 = getelementptr i8, ptr %9, i64 10648
   store i64 %80, ptr %81, align 8
   %82 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %82, ptr %1, align 8
@@ -58434,7 +57687,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 6128
+  %7 = getelementptr i8, ptr %0, i64 5608
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %common.ret, label %merge.i
@@ -58447,7 +57700,7 @@ then2.i:                                          ; preds = %merge.i
   %10 = load ptr, ptr %3, align 8
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 6129
+  %13 = getelementptr i8, ptr %0, i64 5609
   %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.683", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
@@ -58683,7 +57936,7 @@ forbody.i.epil:                                   ; preds = %"$groups.create.exi
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter111
-  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !123
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !105
 
 "$groups.create.exit":                            ; preds = %"$groups.create.exit.loopexit.unr-lcssa", %forbody.i.epil, %merge8.thread, %merge8
   %80 = getelementptr i8, ptr %0, i64 24
@@ -59281,10 +58534,10 @@ merge.i:                                          ; preds = %merge2
   %142 = getelementptr i8, ptr %141, i64 168
   %143 = load ptr, ptr %142, align 8
   %144 = load ptr, ptr %28, align 8
-  %145 = getelementptr i8, ptr %.val55, i64 936
+  %145 = getelementptr i8, ptr %.val55, i64 416
   %146 = getelementptr i8, ptr %0, i64 1784
   %147 = load ptr, ptr %146, align 8
-  %148 = getelementptr i8, ptr %.val55, i64 920
+  %148 = getelementptr i8, ptr %.val55, i64 400
   %149 = load i64, ptr %148, align 8
   %150 = call i32 %143(ptr %144, ptr %145, ptr %147, i64 %149)
   %.val76.i = load i8, ptr %34, align 1
@@ -59355,7 +58608,7 @@ then15.i:                                         ; preds = %merge6.i
   %176 = getelementptr i8, ptr %175, i64 96
   %177 = load ptr, ptr %176, align 8
   %178 = load ptr, ptr %28, align 8
-  %179 = getelementptr i8, ptr %.val55, i64 928
+  %179 = getelementptr i8, ptr %.val55, i64 408
   %180 = load i64, ptr %179, align 8
   %181 = getelementptr i8, ptr %0, i64 2016
   %182 = call i32 %177(ptr %178, i64 %180, ptr %181)
@@ -59388,20 +58641,20 @@ merge18.i:                                        ; preds = %then15.i
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
   %191 = getelementptr i8, ptr %.val55, i64 368
   %192 = load i32, ptr %191, align 4
-  %193 = load ptr, ptr %.val55, align 8, !noalias !124
+  %193 = load ptr, ptr %.val55, align 8, !noalias !106
   %194 = getelementptr i8, ptr %.val55, i64 172
-  %195 = load i32, ptr %194, align 4, !noalias !127
+  %195 = load i32, ptr %194, align 4, !noalias !109
   %196 = getelementptr i8, ptr %.val55, i64 324
-  %197 = load i32, ptr %196, align 4, !noalias !124
+  %197 = load i32, ptr %196, align 4, !noalias !106
   %198 = getelementptr i8, ptr %193, i64 92
-  %199 = load i32, ptr %198, align 4, !noalias !124
+  %199 = load i32, ptr %198, align 4, !noalias !106
   %200 = getelementptr i8, ptr %.val55, i64 208
-  %201 = load i32, ptr %200, align 4, !noalias !124
+  %201 = load i32, ptr %200, align 4, !noalias !106
   %202 = getelementptr i8, ptr %193, i64 104
-  %layout.val.val.i.i = load i32, ptr %202, align 4, !noalias !124
+  %layout.val.val.i.i = load i32, ptr %202, align 4, !noalias !106
   %203 = sdiv i32 %layout.val.val.i.i, %195
   %204 = getelementptr i8, ptr %193, i64 108
-  %205 = load i32, ptr %204, align 4, !noalias !124
+  %205 = load i32, ptr %204, align 4, !noalias !106
   %206 = getelementptr i8, ptr %0, i64 1944
   store i32 %197, ptr %206, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 1948
@@ -59540,7 +58793,7 @@ forbody:                                          ; preds = %entry, %forbody
   %indvars.iv = phi i64 [ 0, %entry ], [ 1, %forbody ]
   %13 = getelementptr %13, ptr %3, i64 %indvars.iv
   %14 = load i64, ptr %1, align 8
-  %15 = load i64, ptr %5, align 8, !noalias !130
+  %15 = load i64, ptr %5, align 8, !noalias !112
   %16 = add i64 %14, -1
   %17 = add i64 %16, %15
   %18 = sdiv i64 %17, %14
@@ -59629,7 +58882,7 @@ forbody:                                          ; preds = %entry, %forbody
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %87 = load i32, ptr %6, align 4, !noalias !133
+  %87 = load i32, ptr %6, align 4, !noalias !115
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
@@ -59707,8 +58960,8 @@ forbody:                                          ; preds = %entry, %forbody
   %147 = getelementptr i8, ptr %85, i64 %146
   %148 = getelementptr i8, ptr %13, i64 432
   store ptr %147, ptr %148, align 8
-  %149 = load i64, ptr %5, align 8, !noalias !136
-  %150 = load i64, ptr %1, align 8, !noalias !136
+  %149 = load i64, ptr %5, align 8, !noalias !118
+  %150 = load i64, ptr %1, align 8, !noalias !118
   %151 = add i64 %149, -1
   %152 = add i64 %151, %150
   %153 = sdiv i64 %152, %150
@@ -59742,23 +58995,23 @@ entry:
   %bytes = alloca i64, align 8
   %layout = alloca %101, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !139
+  %4 = load ptr, ptr %1, align 8, !noalias !121
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !139
+  %6 = load ptr, ptr %5, align 8, !noalias !121
   %7 = getelementptr i8, ptr %1, i64 172
-  %8 = load i32, ptr %7, align 4, !noalias !139
+  %8 = load i32, ptr %7, align 4, !noalias !121
   %9 = getelementptr i8, ptr %1, i64 216
-  %10 = load i32, ptr %9, align 4, !noalias !139
+  %10 = load i32, ptr %9, align 4, !noalias !121
   %11 = getelementptr i8, ptr %1, i64 336
-  %12 = load i8, ptr %11, align 1, !noalias !139
+  %12 = load i8, ptr %11, align 1, !noalias !121
   %13 = getelementptr i8, ptr %1, i64 324
-  %14 = load i32, ptr %13, align 4, !noalias !139
+  %14 = load i32, ptr %13, align 4, !noalias !121
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 753
-  %17 = load i8, ptr %16, align 1, !noalias !139
+  %17 = load i8, ptr %16, align 1, !noalias !121
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
@@ -59928,7 +59181,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %78, align 4
   %index.next = add nuw i64 %index, 32
   %79 = icmp eq i64 %index.next, %n.vec
-  br i1 %79, label %middle.block, label %vector.body, !llvm.loop !142
+  br i1 %79, label %middle.block, label %vector.body, !llvm.loop !124
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -59965,7 +59218,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %86, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i94, label %forbody.i.i, !llvm.loop !143
+  br i1 %exitcond.not.i.i, label %then.i94, label %forbody.i.i, !llvm.loop !125
 
 then.i94:                                         ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %87 = getelementptr i8, ptr %0, i64 48
@@ -60602,18 +59855,18 @@ then2.i.i.i:                                      ; preds = %then.i
 define internal fastcc i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
   %part.i = alloca %118, align 8
-  %part.i24.i51.i.i = alloca %118, align 8
-  %part.i19.i52.i.i = alloca %118, align 8
-  %part.i.i53.i.i = alloca %118, align 8
+  %part.i24.i46.i.i = alloca %118, align 8
+  %part.i19.i47.i.i = alloca %118, align 8
+  %part.i.i48.i.i = alloca %118, align 8
   %part.i24.i.i.i.i = alloca %118, align 8
   %part.i19.i.i.i.i = alloca %118, align 8
   %part.i.i.i.i.i = alloca %118, align 8
-  %part.i.i42.i.i = alloca %118, align 8
+  %part.i.i40.i.i = alloca %118, align 8
   %down.i.i.i = alloca %20, align 8
   %gate_up.i.i.i = alloca %20, align 8
   %part.i24.i.i.i = alloca %118, align 8
   %part.i19.i.i.i = alloca %118, align 8
-  %part.i.i33.i.i = alloca %118, align 8
+  %part.i.i31.i.i = alloca %118, align 8
   %part.i89.i.i.i = alloca %118, align 8
   %part.i84.i.i.i = alloca %118, align 8
   %part.i.i.i.i = alloca %118, align 8
@@ -60715,10 +59968,10 @@ forbody.lr.ph.i:                                  ; preds = %merge13.i
   %.sroa.3.0.part.sroa_idx.i91.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i92.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i93.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i34.i.i = getelementptr inbounds i8, ptr %part.i.i33.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i35.i.i = getelementptr inbounds i8, ptr %part.i.i33.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i36.i.i = getelementptr inbounds i8, ptr %part.i.i33.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i37.i.i = getelementptr inbounds i8, ptr %part.i.i33.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i.i32.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i33.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i34.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i35.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 24
   %.sroa.23.0.part.sroa_idx.i20.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i21.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i22.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 16
@@ -60727,9 +59980,9 @@ forbody.lr.ph.i:                                  ; preds = %merge13.i
   %.sroa.3.0.part.sroa_idx.i25.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i26.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i43.i.i = getelementptr inbounds i8, ptr %part.i.i42.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i44.i.i = getelementptr inbounds i8, ptr %part.i.i42.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i45.i.i = getelementptr inbounds i8, ptr %part.i.i42.i.i, i64 16
+  %.sroa.23.0.part.sroa_idx.i.i41.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i42.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i43.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 16
   %.sroa.2.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 16
   %.sroa.3.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 24
   %.sroa.4.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 32
@@ -60751,18 +60004,18 @@ forbody.lr.ph.i:                                  ; preds = %merge13.i
   %.sroa.3.0.part.sroa_idx.i25.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i26.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i54.i.i = getelementptr inbounds i8, ptr %part.i.i53.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i55.i.i = getelementptr inbounds i8, ptr %part.i.i53.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i56.i.i = getelementptr inbounds i8, ptr %part.i.i53.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i57.i.i = getelementptr inbounds i8, ptr %part.i.i53.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i61.i.i = getelementptr inbounds i8, ptr %part.i19.i52.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i62.i.i = getelementptr inbounds i8, ptr %part.i19.i52.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i63.i.i = getelementptr inbounds i8, ptr %part.i19.i52.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i64.i.i = getelementptr inbounds i8, ptr %part.i19.i52.i.i, i64 24
-  %.sroa.24.0.part.sroa_idx.i.i67.i.i = getelementptr inbounds i8, ptr %part.i24.i51.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i68.i.i = getelementptr inbounds i8, ptr %part.i24.i51.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i69.i.i = getelementptr inbounds i8, ptr %part.i24.i51.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i70.i.i = getelementptr inbounds i8, ptr %part.i24.i51.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i.i49.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i50.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i51.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i52.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i20.i56.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i21.i57.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i22.i58.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i23.i59.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 24
+  %.sroa.24.0.part.sroa_idx.i.i62.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i25.i63.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i64.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i26.i65.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 24
   %wide.trip.count.i = zext nneg i32 %31 to i64
   %.sroa.24.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 8
   %.sroa.3.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 12
@@ -60771,7 +60024,7 @@ forbody.lr.ph.i:                                  ; preds = %merge13.i
   %36 = getelementptr i8, ptr %0, i64 28
   %37 = getelementptr i8, ptr %0, i64 24
   %38 = getelementptr i8, ptr %0, i64 32
-  %39 = getelementptr i8, ptr %0, i64 8
+  %39 = getelementptr i8, ptr %0, i64 28
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge19.i, %forbody.lr.ph.i
@@ -60901,21 +60154,21 @@ then2.i.i:                                        ; preds = %merge.i.i
   %92 = getelementptr i8, ptr %42, i64 128
   %93 = load i32, ptr %92, align 4
   %94 = sdiv i32 %93, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i33.i.i)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i)
   %95 = sext i32 %91 to i64
   %96 = sext i32 %94 to i64
   %97 = mul nsw i64 %96, %95
-  store ptr %89, ptr %part.i.i33.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i34.i.i, align 8
-  store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i.i35.i.i, align 4
-  store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i.i36.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i37.i.i, align 8
-  %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.310", ptr nonnull %part.i.i33.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i33.i.i)
-  %.not.i38.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i38.i.i, label %merge.i40.i.i, label %"$place_model.697.exit"
+  store ptr %89, ptr %part.i.i31.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i, align 8
+  store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i, align 4
+  store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i, align 8
+  %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.310", ptr nonnull %part.i.i31.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
+  %.not.i36.i.i = icmp eq i32 %98, 0
+  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.697.exit"
 
-merge.i40.i.i:                                    ; preds = %then2.i.i
+merge.i38.i.i:                                    ; preds = %then2.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   store ptr %89, ptr %part.i19.i.i.i, align 8
   store i32 %94, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i, align 8
@@ -60925,9 +60178,9 @@ merge.i40.i.i:                                    ; preds = %then2.i.i
   %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.311", ptr nonnull %part.i19.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
   %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i41.i.i, label %"$place_model.697.exit"
+  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.697.exit"
 
-merge2.i41.i.i:                                   ; preds = %merge.i40.i.i
+merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
   %100 = getelementptr i8, ptr %42, i64 168
   %101 = load i32, ptr %100, align 4
@@ -60954,15 +60207,15 @@ merge1.i.i:                                       ; preds = %merge.i.i
   %109 = getelementptr i8, ptr %42, i64 200
   %110 = getelementptr i8, ptr %42, i64 208
   %111 = load i32, ptr %110, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i42.i.i)
-  store ptr %109, ptr %part.i.i42.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i43.i.i, align 8
-  store i32 %111, ptr %.sroa.3.0.part.sroa_idx.i.i44.i.i, align 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i45.i.i, i8 0, i64 16, i1 false)
-  %112 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i.i42.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i42.i.i)
-  %.not.i46.i.i = icmp eq i32 %112, 0
-  br i1 %.not.i46.i.i, label %merge1.i.i.i, label %"$place_experts.exit.thread.i.i"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i)
+  store ptr %109, ptr %part.i.i40.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i, align 8
+  store i32 %111, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i, align 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i, i8 0, i64 16, i1 false)
+  %112 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i.i40.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i)
+  %.not.i44.i.i = icmp eq i32 %112, 0
+  br i1 %.not.i44.i.i, label %merge1.i.i.i, label %"$place_experts.exit.thread.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge1.i.i
   %113 = getelementptr i8, ptr %42, i64 240
@@ -61106,7 +60359,7 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
   br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
 
 "$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i47.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
+  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
   br label %"$place_model.697.exit"
@@ -61114,117 +60367,64 @@ merge.i.i.i.i:                                    ; preds = %"$Layout.experts_be
 merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  %163 = getelementptr i8, ptr %42, i64 2
-  %164 = load i8, ptr %163, align 1
-  %165 = trunc i8 %164 to i1
-  br i1 %165, label %merge10.i.i, label %merge19.i
+  %163 = load ptr, ptr %0, align 8
+  %164 = getelementptr i8, ptr %163, i64 136
+  %165 = load i32, ptr %164, align 4
+  %166 = icmp eq i32 %165, 0
+  br i1 %166, label %merge19.i, label %merge10.i.i
 
 merge10.i.i:                                      ; preds = %merge6.i.i
-  %166 = load i32, ptr %36, align 4
-  %.val.i48.i.i = load i32, ptr %38, align 4
-  %167 = icmp eq i32 %.val.i48.i.i, 2
-  br i1 %167, label %and.lhs.true.i.i.i, label %merge.i49.i.i
+  %167 = getelementptr i8, ptr %42, i64 120
+  %168 = getelementptr i8, ptr %42, i64 160
+  %169 = load i32, ptr %39, align 4
+  %170 = getelementptr i8, ptr %42, i64 128
+  %171 = load i32, ptr %170, align 4
+  %172 = sdiv i32 %171, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i)
+  %173 = sext i32 %169 to i64
+  %174 = sext i32 %172 to i64
+  %175 = mul nsw i64 %174, %173
+  store ptr %167, ptr %part.i.i48.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i, align 8
+  store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i, align 4
+  store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i, align 8
+  %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.320", ptr nonnull %part.i.i48.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
+  %.not.i53.i.i = icmp eq i32 %176, 0
+  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.697.exit"
 
-and.lhs.true.i.i.i:                               ; preds = %merge10.i.i
-  %.val4.i.i.i = load ptr, ptr %0, align 8
-  %.val5.i.i.i = load ptr, ptr %39, align 8
-  %168 = getelementptr i8, ptr %.val5.i.i.i, i64 8
-  %.val5.val.i.i.i = load ptr, ptr %168, align 8
-  %sext = shl i64 %indvars.iv.i, 32
-  %169 = ashr exact i64 %sext, 32
-  %.idx.i.i.i.i.i = mul nuw nsw i64 %169, 40
-  %170 = getelementptr i8, ptr %.val5.val.i.i.i, i64 %.idx.i.i.i.i.i
-  %171 = getelementptr i8, ptr %170, i64 8
-  %172 = load i32, ptr %171, align 4
-  %173 = getelementptr i8, ptr %170, i64 20
-  %174 = load i32, ptr %173, align 4
-  %175 = getelementptr i8, ptr %.val4.i.i.i, i64 136
-  %176 = load i32, ptr %175, align 4
-  %177 = icmp sgt i32 %176, 0
-  br i1 %177, label %and.lhs.true.i.i.i.i.i, label %merge.i49.i.i
+merge.i55.i.i:                                    ; preds = %merge10.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
+  store ptr %167, ptr %part.i19.i47.i.i, align 8
+  store i32 %172, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i, align 8
+  store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i, align 4
+  store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i, align 8
+  %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.321", ptr nonnull %part.i19.i47.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
+  %.not18.i60.i.i = icmp eq i32 %177, 0
+  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.697.exit"
 
-and.lhs.true.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i
-  %178 = getelementptr i8, ptr %.val4.i.i.i, i64 68
-  %.val5.i.i.i.i.i = load i32, ptr %178, align 4
-  %179 = getelementptr i8, ptr %.val4.i.i.i, i64 124
-  %.val6.i.i.i.i.i = load i32, ptr %179, align 4
-  %180 = icmp slt i32 %.val6.i.i.i.i.i, %.val5.i.i.i.i.i
-  br i1 %180, label %"$Layout.can_merge_shared.exit.i.i.i.i", label %merge.i49.i.i
-
-"$Layout.can_merge_shared.exit.i.i.i.i":          ; preds = %and.lhs.true.i.i.i.i.i
-  %181 = getelementptr i8, ptr %.val4.i.i.i, i64 140
-  %.val4.i.i.i.i.i = load i32, ptr %181, align 4
-  %182 = mul i32 %.val4.i.i.i.i.i, %176
-  %183 = icmp eq i32 %182, %.val4.i.i.i.i.i
-  %184 = icmp eq i32 %172, %174
-  %or.cond.i.i.i.i = select i1 %183, i1 %184, i1 false
-  br i1 %or.cond.i.i.i.i, label %"$Layout.can_merge_shared_in.exit.i.i.i", label %merge.i49.i.i
-
-"$Layout.can_merge_shared_in.exit.i.i.i":         ; preds = %"$Layout.can_merge_shared.exit.i.i.i.i"
-  %185 = getelementptr i8, ptr %170, i64 12
-  %186 = load i32, ptr %185, align 4
-  %187 = getelementptr i8, ptr %170, i64 24
-  %188 = load i32, ptr %187, align 4
-  %189 = icmp eq i32 %186, %188
-  br i1 %189, label %"$Layout.num_shared_parts_in.exit.i.i", label %merge.i49.i.i
-
-merge.i49.i.i:                                    ; preds = %"$Layout.can_merge_shared_in.exit.i.i.i", %"$Layout.can_merge_shared.exit.i.i.i.i", %and.lhs.true.i.i.i.i.i, %and.lhs.true.i.i.i, %merge10.i.i
-  %190 = load i32, ptr %37, align 4
-  br label %"$Layout.num_shared_parts_in.exit.i.i"
-
-"$Layout.num_shared_parts_in.exit.i.i":           ; preds = %merge.i49.i.i, %"$Layout.can_merge_shared_in.exit.i.i.i"
-  %common.ret.op.i50.i.i = phi i32 [ %190, %merge.i49.i.i ], [ 1, %"$Layout.can_merge_shared_in.exit.i.i.i" ]
-  %191 = srem i32 %166, %common.ret.op.i50.i.i
-  %192 = getelementptr i8, ptr %42, i64 120
-  %193 = getelementptr i8, ptr %42, i64 160
-  %194 = getelementptr i8, ptr %42, i64 128
-  %195 = load i32, ptr %194, align 4
-  %196 = sdiv i32 %195, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i53.i.i)
-  %197 = sext i32 %191 to i64
-  %198 = sext i32 %196 to i64
-  %199 = mul nsw i64 %198, %197
-  store ptr %192, ptr %part.i.i53.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i54.i.i, align 8
-  store i32 %196, ptr %.sroa.3.0.part.sroa_idx.i.i55.i.i, align 4
-  store i64 %199, ptr %.sroa.44.0.part.sroa_idx.i.i56.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i57.i.i, align 8
-  %200 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.320", ptr nonnull %part.i.i53.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i53.i.i)
-  %.not.i58.i.i = icmp eq i32 %200, 0
-  br i1 %.not.i58.i.i, label %merge.i60.i.i, label %"$place_model.697.exit"
-
-merge.i60.i.i:                                    ; preds = %"$Layout.num_shared_parts_in.exit.i.i"
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i52.i.i)
-  store ptr %192, ptr %part.i19.i52.i.i, align 8
-  store i32 %196, ptr %.sroa.23.0.part.sroa_idx.i20.i61.i.i, align 8
-  store i32 %196, ptr %.sroa.3.0.part.sroa_idx.i21.i62.i.i, align 4
-  store i64 %199, ptr %.sroa.44.0.part.sroa_idx.i22.i63.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i64.i.i, align 8
-  %201 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.321", ptr nonnull %part.i19.i52.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i52.i.i)
-  %.not18.i65.i.i = icmp eq i32 %201, 0
-  br i1 %.not18.i65.i.i, label %merge2.i66.i.i, label %"$place_model.697.exit"
-
-merge2.i66.i.i:                                   ; preds = %merge.i60.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i51.i.i)
-  %202 = getelementptr i8, ptr %42, i64 168
-  %203 = load i32, ptr %202, align 4
-  %204 = getelementptr i8, ptr %42, i64 172
-  %205 = load i32, ptr %204, align 4
-  %206 = sext i32 %205 to i64
-  %207 = mul nsw i64 %206, %197
-  store ptr %193, ptr %part.i24.i51.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i67.i.i, align 8
-  store i32 %203, ptr %.sroa.3.0.part.sroa_idx.i25.i68.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i69.i.i, align 8
-  store i64 %207, ptr %.sroa.5.0.part.sroa_idx.i26.i70.i.i, align 8
-  %208 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i51.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i51.i.i)
+merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
+  %178 = getelementptr i8, ptr %42, i64 168
+  %179 = load i32, ptr %178, align 4
+  %180 = getelementptr i8, ptr %42, i64 172
+  %181 = load i32, ptr %180, align 4
+  %182 = sext i32 %181 to i64
+  %183 = mul nsw i64 %182, %173
+  store ptr %168, ptr %part.i24.i46.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i, align 8
+  store i32 %179, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i, align 8
+  store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
+  %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i46.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
   br label %"$place_layer.700.exit.i"
 
-"$place_layer.700.exit.i":                        ; preds = %merge2.i66.i.i, %merge2.i41.i.i
-  %common.ret.op.i.i = phi i32 [ %106, %merge2.i41.i.i ], [ %208, %merge2.i66.i.i ]
+"$place_layer.700.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
+  %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
   %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not55.i, label %merge19.i, label %"$place_model.697.exit"
 
@@ -61234,17 +60434,17 @@ merge19.i:                                        ; preds = %"$place_layer.700.e
   br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
 
 merge17.i:                                        ; preds = %merge19.i, %merge13.i
-  %209 = getelementptr i8, ptr %0, i64 37
-  %210 = load i8, ptr %209, align 1
-  %211 = trunc i8 %210 to i1
-  br i1 %211, label %then24.i, label %"$place_model.697.exit"
+  %185 = getelementptr i8, ptr %0, i64 37
+  %186 = load i8, ptr %185, align 1
+  %187 = trunc i8 %186 to i1
+  br i1 %187, label %then24.i, label %"$place_model.697.exit"
 
 then24.i:                                         ; preds = %merge17.i
-  %212 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
+  %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
   br label %"$place_model.697.exit"
 
-"$place_model.697.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.701.exit.i.i", %then2.i.i, %merge.i40.i.i, %"$Layout.num_shared_parts_in.exit.i.i", %merge.i60.i.i, %"$place_layer.700.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %212, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i47.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.700.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %201, %merge.i60.i.i ], [ %200, %"$Layout.num_shared_parts_in.exit.i.i" ], [ %99, %merge.i40.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.701.exit.i.i" ]
+"$place_model.697.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.701.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.700.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
+  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.700.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.701.exit.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -61671,7 +60871,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load20, %vec.phi17
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !144
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !126
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -61694,7 +60894,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !145
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !127
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -61870,7 +61070,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %30 = mul <4 x i64> %26, %vec.phi32
   %index.next = add nuw i64 %index, 16
   %31 = icmp eq i64 %index.next, %n.vec
-  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !146
+  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !128
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %28, %27
@@ -61894,7 +61094,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %35 = mul i64 %.fr20, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !147
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !129
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %32, %middle.block ], [ %35, %forbody.i ]
@@ -62079,7 +61279,7 @@ entry:
   %info.i = alloca %97, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 6656
+  %3 = getelementptr i8, ptr %0, i64 6136
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -62099,14 +61299,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 6648
+  %13 = getelementptr i8, ptr %0, i64 6128
   %14 = getelementptr i8, ptr %0, i64 5433
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 6100
+  %17 = getelementptr i8, ptr %0, i64 5580
   call void @llvm.lifetime.start.p0(i64 384, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -62260,7 +61460,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %91 = sub i64 %90, %12
   %92 = add i64 %91, %reass.mul
-  %93 = getelementptr i8, ptr %0, i64 11176
+  %93 = getelementptr i8, ptr %0, i64 10656
   store i64 %92, ptr %93, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -62277,7 +61477,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %98, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %99 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %100 = getelementptr i8, ptr %0, i64 11184
+  %100 = getelementptr i8, ptr %0, i64 10664
   store i64 %99, ptr %100, align 8
   br label %common.ret
 }
@@ -62434,7 +61634,7 @@ forbody.i.epil:                                   ; preds = %common.ret.loopexit
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !148
+  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !130
 
 common.ret:                                       ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil, %merge, %"$printable.clean.exit", %then
   %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge ], [ 0, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
@@ -62640,8 +61840,8 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody:                                          ; preds = %forbody.lr.ph, %merge5
   %indvars.iv = phi i64 [ 1, %forbody.lr.ph ], [ %indvars.iv.next, %merge5 ]
   call void @llvm.lifetime.start.p0(i64 52, ptr nonnull %plan.sroa.7.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !149
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !149
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !131
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !131
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(280) %.sroa.7.0.plan.sroa_idx, i8 0, i64 280, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
@@ -62779,10 +61979,10 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 11192
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 11200
+  %4 = getelementptr i8, ptr %0, i64 10672
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10680
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 11216
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10696
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
   %5 = getelementptr i8, ptr %0, i64 5436
   %6 = load i32, ptr %5, align 4
@@ -62793,8 +61993,8 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 6648
-  %11 = getelementptr i8, ptr %0, i64 6100
+  %10 = getelementptr i8, ptr %0, i64 6128
+  %11 = getelementptr i8, ptr %0, i64 5580
   %12 = getelementptr i8, ptr %0, i64 5472
   %13 = load i32, ptr %12, align 4
   %14 = getelementptr i8, ptr %0, i64 5308
@@ -62817,7 +62017,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 6960
+  %20 = getelementptr i8, ptr %0, i64 6440
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -63084,7 +62284,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11816
+  %158 = getelementptr i8, ptr %0, i64 11296
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -63230,7 +62430,7 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %98 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !152
+  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !134
 
 "$Trial.take_pages.exit.loopexit.i":              ; preds = %forbody.i.i.epil, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa"
   %.pre.i = load i32, ptr %17, align 4
@@ -63439,7 +62639,7 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   %228 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
-  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !153
+  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !135
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
@@ -63714,20 +62914,20 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
   %chosen.sroa.12 = alloca [31 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 6100
+  %2 = getelementptr i8, ptr %0, i64 5580
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 6104
+  %9 = getelementptr i8, ptr %0, i64 5584
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 6112
+  %15 = getelementptr i8, ptr %0, i64 5592
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -63743,16 +62943,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 6116
+  %31 = getelementptr i8, ptr %0, i64 5596
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 6120
+  %37 = getelementptr i8, ptr %0, i64 5600
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 6124
+  %40 = getelementptr i8, ptr %0, i64 5604
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -63761,7 +62961,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 6108
+  %48 = getelementptr i8, ptr %0, i64 5588
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -63792,7 +62992,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11824
+  %70 = getelementptr i8, ptr %0, i64 11304
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -63843,7 +63043,7 @@ merge:                                            ; preds = %entry
   %90 = load i32, ptr %89, align 4
   %91 = icmp ne i32 %90, 0
   %92 = zext i1 %91 to i8
-  %93 = getelementptr i8, ptr %0, i64 11192
+  %93 = getelementptr i8, ptr %0, i64 10672
   %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
   %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
@@ -63851,64 +63051,64 @@ merge:                                            ; preds = %entry
   %94 = getelementptr i8, ptr %0, i64 5434
   %95 = load i8, ptr %94, align 1
   %96 = getelementptr i8, ptr %69, i64 %59
-  %97 = getelementptr i8, ptr %0, i64 6976
+  %97 = getelementptr i8, ptr %0, i64 6456
   %98 = getelementptr i8, ptr %0, i64 4336
-  %99 = getelementptr i8, ptr %0, i64 6648
-  %100 = getelementptr i8, ptr %0, i64 7696
+  %99 = getelementptr i8, ptr %0, i64 6128
+  %100 = getelementptr i8, ptr %0, i64 7176
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4184) %100, i8 0, i64 3464, i1 false)
-  %101 = getelementptr i8, ptr %0, i64 6984
+  %101 = getelementptr i8, ptr %0, i64 6464
   store ptr %98, ptr %101, align 8
-  %102 = getelementptr i8, ptr %0, i64 6992
+  %102 = getelementptr i8, ptr %0, i64 6472
   store i32 %78, ptr %102, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6996
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6476
   %103 = load <2 x i32>, ptr %79, align 4
   %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 7004
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6484
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 7008
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 7012
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6488
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6492
   %105 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 7016
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6496
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 7017
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6497
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 7018
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6498
   store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 7019
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6499
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7648
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7128
   store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7649
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7129
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7680
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
   store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7688
+  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7168
   store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
   store ptr %99, ptr %97, align 8
-  %106 = getelementptr i8, ptr %0, i64 10728
+  %106 = getelementptr i8, ptr %0, i64 10208
   store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 10736
+  %107 = getelementptr i8, ptr %0, i64 10216
   store i64 1, ptr %107, align 8
-  %108 = getelementptr i8, ptr %0, i64 9581
+  %108 = getelementptr i8, ptr %0, i64 9061
   store i8 1, ptr %108, align 1
-  %109 = getelementptr i8, ptr %0, i64 9328
+  %109 = getelementptr i8, ptr %0, i64 8808
   %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 9368
+  %111 = getelementptr i8, ptr %0, i64 8848
   %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 9416
+  %113 = getelementptr i8, ptr %0, i64 8896
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
-  %114 = getelementptr i8, ptr %0, i64 9432
+  %114 = getelementptr i8, ptr %0, i64 8912
   %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
-  %116 = getelementptr i8, ptr %0, i64 9472
+  %116 = getelementptr i8, ptr %0, i64 8952
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
   %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %121 = getelementptr i8, ptr %0, i64 9520
+  %121 = getelementptr i8, ptr %0, i64 9000
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -63918,11 +63118,11 @@ merge:                                            ; preds = %entry
   %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %128 = add i32 %127, %126
-  %129 = getelementptr i8, ptr %0, i64 10680
+  %129 = getelementptr i8, ptr %0, i64 10160
   store i32 %128, ptr %129, align 4
   %130 = shl i32 %128, 1
-  %131 = getelementptr i8, ptr %0, i64 11128
-  %132 = getelementptr i8, ptr %0, i64 11136
+  %131 = getelementptr i8, ptr %0, i64 10608
+  %132 = getelementptr i8, ptr %0, i64 10616
   %133 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %132, i8 0, i64 16, i1 false)
   store ptr %133, ptr %131, align 8
@@ -63942,14 +63142,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %137 = shl i32 %128, 3
   %138 = call i32 @llvm.smax.i32(i32 %137, i32 65536)
-  %139 = getelementptr i8, ptr %0, i64 10688
+  %139 = getelementptr i8, ptr %0, i64 10168
   %140 = zext nneg i32 %138 to i64
-  %141 = getelementptr i8, ptr %0, i64 10696
+  %141 = getelementptr i8, ptr %0, i64 10176
   store i64 %power.0.i.i.i.i, ptr %141, align 8
   %142 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %140)
-  %143 = getelementptr i8, ptr %0, i64 10704
+  %143 = getelementptr i8, ptr %0, i64 10184
   store i64 %142, ptr %143, align 8
-  %144 = getelementptr i8, ptr %0, i64 10712
+  %144 = getelementptr i8, ptr %0, i64 10192
   %145 = mul i64 %power.0.i.i.i.i, 472
   %146 = call ptr @malloc(i64 %145)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %144, i8 0, i64 16, i1 false)
@@ -63959,8 +63159,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %147 = getelementptr i8, ptr %0, i64 10656
-  %148 = getelementptr i8, ptr %0, i64 10672
+  %147 = getelementptr i8, ptr %0, i64 10136
+  %148 = getelementptr i8, ptr %0, i64 10152
   %149 = load i64, ptr %148, align 8
   %.not.i.i.i = icmp slt i64 %149, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -63982,8 +63182,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %164, %and.lhs.true2.i.i ]
-  %155 = getelementptr i8, ptr %0, i64 10632
-  %156 = getelementptr i8, ptr %0, i64 10648
+  %155 = getelementptr i8, ptr %0, i64 10112
+  %156 = getelementptr i8, ptr %0, i64 10128
   %157 = load i64, ptr %156, align 8
   %.not.i37.i.i = icmp slt i64 %157, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
@@ -64006,9 +63206,9 @@ merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %163 = getelementptr i8, ptr %0, i64 10608
+  %163 = getelementptr i8, ptr %0, i64 10088
   %164 = sext i32 %128 to i64
-  %165 = getelementptr i8, ptr %0, i64 10624
+  %165 = getelementptr i8, ptr %0, i64 10104
   %166 = load i64, ptr %165, align 8
   %.not.i44.i.i = icmp slt i64 %166, %164
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
@@ -64092,18 +63292,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
 
 merge.i:                                          ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %190 = getelementptr i8, ptr %0, i64 7652
-  %191 = getelementptr i8, ptr %0, i64 8976
-  %192 = getelementptr i8, ptr %0, i64 9020
+  %190 = getelementptr i8, ptr %0, i64 7132
+  %191 = getelementptr i8, ptr %0, i64 8456
+  %192 = getelementptr i8, ptr %0, i64 8500
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %192, ptr noundef nonnull align 4 dereferenceable(28) %190, i64 28, i1 false)
-  %193 = getelementptr i8, ptr %0, i64 9048
+  %193 = getelementptr i8, ptr %0, i64 8528
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %193, ptr %192, ptr %194)
-  %195 = getelementptr i8, ptr %0, i64 9264
+  %195 = getelementptr i8, ptr %0, i64 8744
   %196 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  %197 = getelementptr i8, ptr %0, i64 9280
+  %197 = getelementptr i8, ptr %0, i64 8760
   store ptr %196, ptr %197, align 8
-  %198 = getelementptr i8, ptr %0, i64 9032
+  %198 = getelementptr i8, ptr %0, i64 8512
   %199 = load i32, ptr %198, align 4
   %200 = sext i32 %199 to i64
   %201 = shl nsw i64 %200, 2
@@ -64111,16 +63311,16 @@ merge.i:                                          ; preds = %merge.i.i
   %203 = sdiv i64 %202, 64
   %204 = shl nsw i64 %203, 6
   %205 = getelementptr i8, ptr %196, i64 %204
-  %206 = getelementptr i8, ptr %0, i64 9288
+  %206 = getelementptr i8, ptr %0, i64 8768
   store ptr %205, ptr %206, align 8
   %207 = shl nsw i64 %203, 7
   %208 = getelementptr i8, ptr %196, i64 %207
-  %209 = getelementptr i8, ptr %0, i64 9296
+  %209 = getelementptr i8, ptr %0, i64 8776
   store ptr %208, ptr %209, align 8
   %210 = mul nsw i64 %203, 3
   %211 = mul nsw i64 %203, 192
   %212 = getelementptr i8, ptr %196, i64 %211
-  %213 = getelementptr i8, ptr %0, i64 9304
+  %213 = getelementptr i8, ptr %0, i64 8784
   store ptr %212, ptr %213, align 8
   %214 = mul i32 %199, 20
   %215 = sext i32 %214 to i64
@@ -64130,20 +63330,20 @@ merge.i:                                          ; preds = %merge.i.i
   %219 = add nsw i64 %218, %210
   %220 = shl nsw i64 %219, 6
   %221 = getelementptr i8, ptr %196, i64 %220
-  %222 = getelementptr i8, ptr %0, i64 9312
+  %222 = getelementptr i8, ptr %0, i64 8792
   store ptr %221, ptr %222, align 8
   %223 = add nsw i64 %219, %218
   %224 = shl i64 %223, 6
   store ptr %196, ptr %195, align 8
-  %225 = getelementptr i8, ptr %0, i64 9272
+  %225 = getelementptr i8, ptr %0, i64 8752
   store i64 %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %0, i64 9320
+  %226 = getelementptr i8, ptr %0, i64 8800
   store ptr null, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 9096
+  %227 = getelementptr i8, ptr %0, i64 8576
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %191, i8 0, i64 44, i1 false)
   %228 = load ptr, ptr %227, align 8
   store i32 0, ptr %228, align 4
-  %229 = getelementptr i8, ptr %0, i64 9224
+  %229 = getelementptr i8, ptr %0, i64 8704
   %230 = load ptr, ptr %229, align 8
   store i32 0, ptr %230, align 4
   %231 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -64151,33 +63351,33 @@ merge.i:                                          ; preds = %merge.i.i
   %233 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
   %234 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %235 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %236 = getelementptr i8, ptr %0, i64 7024
+  %236 = getelementptr i8, ptr %0, i64 6504
   %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %236, i64 624, i1 false)
-  %237 = getelementptr i8, ptr %0, i64 7696
-  %238 = getelementptr i8, ptr %0, i64 8352
+  %237 = getelementptr i8, ptr %0, i64 7176
+  %238 = getelementptr i8, ptr %0, i64 7832
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %238, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7708
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7188
   %239 = load <4 x i32>, ptr %102, align 4
   store <4 x i32> %239, ptr %237, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7712
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7192
   store i32 %231, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7716
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7196
   store i32 %232, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7720
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7200
   store i8 %233, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7721
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7201
   store i8 %234, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7722
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7202
   store i8 %235, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7723
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7203
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %240 = getelementptr i8, ptr %0, i64 8568
+  %240 = getelementptr i8, ptr %0, i64 8048
   store ptr %191, ptr %240, align 8
-  %241 = getelementptr i8, ptr %0, i64 8888
+  %241 = getelementptr i8, ptr %0, i64 8368
   %242 = extractelement <4 x i32> %239, i64 3
   store i32 %242, ptr %241, align 4
-  %243 = getelementptr i8, ptr %0, i64 9024
+  %243 = getelementptr i8, ptr %0, i64 8504
   %244 = load i32, ptr %243, align 4
   %245 = icmp sgt i32 %242, %244
   br i1 %245, label %then.i.i.i, label %merge.i.i26.i
@@ -64243,9 +63443,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %252, ptr %238, align 4
-  %262 = getelementptr i8, ptr %0, i64 8356
+  %262 = getelementptr i8, ptr %0, i64 7836
   store i32 %252, ptr %262, align 4
-  %263 = getelementptr i8, ptr %0, i64 8360
+  %263 = getelementptr i8, ptr %0, i64 7840
   store i32 %254, ptr %263, align 4
   %264 = shl nuw i32 %252, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %264, i32 536870912)
@@ -64258,43 +63458,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %266 = getelementptr i8, ptr %0, i64 8376
+  %266 = getelementptr i8, ptr %0, i64 7856
   store i32 %count.0.i.i.i.i.i, ptr %266, align 4
-  %267 = getelementptr i8, ptr %0, i64 8392
+  %267 = getelementptr i8, ptr %0, i64 7872
   store i64 -1, ptr %267, align 8
-  %268 = getelementptr i8, ptr %0, i64 8380
+  %268 = getelementptr i8, ptr %0, i64 7860
   store i32 -1, ptr %268, align 4
-  %269 = getelementptr i8, ptr %0, i64 8384
+  %269 = getelementptr i8, ptr %0, i64 7864
   store i32 -1, ptr %269, align 4
   %270 = call i32 @llvm.umax.i32(i32 %252, i32 1)
   %271 = zext nneg i32 %270 to i64
   %272 = call ptr @calloc(i64 %271, i64 40)
-  %273 = getelementptr i8, ptr %0, i64 8416
+  %273 = getelementptr i8, ptr %0, i64 7896
   store ptr %272, ptr %273, align 8
   %274 = zext nneg i32 %252 to i64
   %275 = zext nneg i32 %254 to i64
   %276 = mul nuw nsw i64 %275, %274
   %277 = call i64 @llvm.umax.i64(i64 %276, i64 1)
   %278 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 8424
+  %279 = getelementptr i8, ptr %0, i64 7904
   store ptr %278, ptr %279, align 8
   %280 = call i64 @llvm.umax.i64(i64 %274, i64 1)
   %281 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %282 = getelementptr i8, ptr %0, i64 8432
+  %282 = getelementptr i8, ptr %0, i64 7912
   store ptr %281, ptr %282, align 8
   %283 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %284 = zext nneg i32 %283 to i64
   %285 = call noalias noundef ptr @calloc(i64 %284, i64 4)
-  %286 = getelementptr i8, ptr %0, i64 8440
+  %286 = getelementptr i8, ptr %0, i64 7920
   store ptr %285, ptr %286, align 8
   %287 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %288 = getelementptr i8, ptr %0, i64 8448
+  %288 = getelementptr i8, ptr %0, i64 7928
   store ptr %287, ptr %288, align 8
   %289 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %290 = getelementptr i8, ptr %0, i64 8456
+  %290 = getelementptr i8, ptr %0, i64 7936
   store ptr %289, ptr %290, align 8
   %291 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %292 = getelementptr i8, ptr %0, i64 8464
+  %292 = getelementptr i8, ptr %0, i64 7944
   store ptr %291, ptr %292, align 8
   %293 = icmp eq ptr %272, null
   br i1 %293, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -64395,7 +63595,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %323 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %252, %forcond.preheader.i.i.i.i ]
-  %324 = getelementptr i8, ptr %0, i64 8364
+  %324 = getelementptr i8, ptr %0, i64 7844
   store i32 0, ptr %324, align 4
   %325 = icmp sgt i32 %323, 0
   br i1 %325, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -64512,31 +63712,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %379, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %380 = getelementptr i8, ptr %0, i64 8472
+  %380 = getelementptr i8, ptr %0, i64 7952
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %380, i8 0, i64 96, i1 false)
-  %381 = getelementptr i8, ptr %0, i64 8528
+  %381 = getelementptr i8, ptr %0, i64 8008
   %382 = call i32 @pthread_mutex_init(ptr %381, ptr null)
   %383 = shl nuw nsw i64 %274, 1
   %384 = add nuw nsw i64 %383, 2
   store i64 %384, ptr %380, align 8
-  %385 = getelementptr i8, ptr %0, i64 8496
+  %385 = getelementptr i8, ptr %0, i64 7976
   store i32 %254, ptr %385, align 4
   %386 = mul nuw nsw i64 %384, 24
   %387 = call ptr @malloc(i64 %386)
-  %388 = getelementptr i8, ptr %0, i64 8504
+  %388 = getelementptr i8, ptr %0, i64 7984
   store ptr %387, ptr %388, align 8
   %389 = shl nuw nsw i64 %275, 2
   %390 = mul i64 %389, %384
   %391 = call ptr @malloc(i64 %390)
-  %392 = getelementptr i8, ptr %0, i64 8512
+  %392 = getelementptr i8, ptr %0, i64 7992
   store ptr %391, ptr %392, align 8
   %393 = shl nuw nsw i64 %274, 2
   %394 = or disjoint i64 %393, 1
   %395 = call ptr @malloc(i64 %394)
-  %396 = getelementptr i8, ptr %0, i64 8520
+  %396 = getelementptr i8, ptr %0, i64 8000
   store ptr %395, ptr %396, align 8
   %397 = call i32 @eventfd(i32 0, i32 526336)
-  %398 = getelementptr i8, ptr %0, i64 8500
+  %398 = getelementptr i8, ptr %0, i64 7980
   store i32 %397, ptr %398, align 4
   %399 = load ptr, ptr %388, align 8
   %400 = icmp eq ptr %399, null
@@ -64615,9 +63815,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %422, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %423 = getelementptr i8, ptr %0, i64 8768
-  %424 = getelementptr i8, ptr %0, i64 8776
-  %425 = getelementptr i8, ptr %0, i64 8784
+  %423 = getelementptr i8, ptr %0, i64 8248
+  %424 = getelementptr i8, ptr %0, i64 8256
+  %425 = getelementptr i8, ptr %0, i64 8264
   %.pre.i69.i.i.i = load i64, ptr %424, align 8
   br label %forbody.i70.i.i.i
 
@@ -64661,10 +63861,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %442 = getelementptr i8, ptr %0, i64 8576
+  %442 = getelementptr i8, ptr %0, i64 8056
   %443 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %444 = sext i32 %443 to i64
-  %445 = getelementptr i8, ptr %0, i64 8592
+  %445 = getelementptr i8, ptr %0, i64 8072
   %446 = load i64, ptr %445, align 8
   %.not.i.i.i.i.i = icmp slt i64 %446, %444
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -64685,21 +63885,21 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %452 = getelementptr i8, ptr %0, i64 8792
+  %452 = getelementptr i8, ptr %0, i64 8272
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
   %455 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %452, i64 %454)
   br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %456 = getelementptr i8, ptr %0, i64 8744
+  %456 = getelementptr i8, ptr %0, i64 8224
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
   %459 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %460 = getelementptr i8, ptr %0, i64 8720
+  %460 = getelementptr i8, ptr %0, i64 8200
   %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %462 = sext i32 %461 to i64
   %463 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %460, i64 %462)
@@ -64707,9 +63907,9 @@ and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %an
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %464 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %474, %and.lhs.true5.i.i.i.i ]
-  %465 = getelementptr i8, ptr %0, i64 8696
+  %465 = getelementptr i8, ptr %0, i64 8176
   %466 = sext i32 %464 to i64
-  %467 = getelementptr i8, ptr %0, i64 8712
+  %467 = getelementptr i8, ptr %0, i64 8192
   %468 = load i64, ptr %467, align 8
   %.not.i77.i.i.i = icmp slt i64 %468, %466
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -64731,10 +63931,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %474 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %486, %and.lhs.true6.i.i.i.i ]
-  %475 = getelementptr i8, ptr %0, i64 8672
+  %475 = getelementptr i8, ptr %0, i64 8152
   %476 = shl i32 %474, 2
   %477 = sext i32 %476 to i64
-  %478 = getelementptr i8, ptr %0, i64 8688
+  %478 = getelementptr i8, ptr %0, i64 8168
   %479 = load i64, ptr %478, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %479, %477
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -64756,10 +63956,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %485 = getelementptr i8, ptr %0, i64 8648
+  %485 = getelementptr i8, ptr %0, i64 8128
   %486 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %487 = sext i32 %486 to i64
-  %488 = getelementptr i8, ptr %0, i64 8664
+  %488 = getelementptr i8, ptr %0, i64 8144
   %489 = load i64, ptr %488, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %489, %487
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -64782,8 +63982,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %505, %and.lhs.true8.i.i.i.i ]
-  %495 = getelementptr i8, ptr %0, i64 8624
-  %496 = getelementptr i8, ptr %0, i64 8640
+  %495 = getelementptr i8, ptr %0, i64 8104
+  %496 = getelementptr i8, ptr %0, i64 8120
   %497 = load i64, ptr %496, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %497, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -64804,10 +64004,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %503 = getelementptr i8, ptr %0, i64 8600
+  %503 = getelementptr i8, ptr %0, i64 8080
   %504 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %505 = sext i32 %504 to i64
-  %506 = getelementptr i8, ptr %0, i64 8616
+  %506 = getelementptr i8, ptr %0, i64 8096
   %507 = load i64, ptr %506, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %507, %505
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -64830,7 +64030,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %513 = getelementptr i8, ptr %0, i64 8816
+  %513 = getelementptr i8, ptr %0, i64 8296
   %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %515 = sext i32 %514 to i64
   %516 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %513, i64 %515)
@@ -64868,39 +64068,39 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %523 = getelementptr i8, ptr %0, i64 10760
-  %524 = getelementptr i8, ptr %0, i64 8912
+  %523 = getelementptr i8, ptr %0, i64 10240
+  %524 = getelementptr i8, ptr %0, i64 8392
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %523, ptr noundef nonnull align 8 dereferenceable(64) %524, i64 64, i1 false)
   %525 = load i32, ptr %262, align 4
-  %526 = getelementptr i8, ptr %0, i64 10824
+  %526 = getelementptr i8, ptr %0, i64 10304
   store i32 %525, ptr %526, align 4
-  %527 = getelementptr i8, ptr %0, i64 10828
+  %527 = getelementptr i8, ptr %0, i64 10308
   %528 = load <2 x i32>, ptr %324, align 4
   store <2 x i32> %528, ptr %527, align 4
-  %529 = getelementptr i8, ptr %0, i64 8372
+  %529 = getelementptr i8, ptr %0, i64 7852
   %530 = load i32, ptr %529, align 4
-  %531 = getelementptr i8, ptr %0, i64 10836
+  %531 = getelementptr i8, ptr %0, i64 10316
   store i32 %530, ptr %531, align 4
-  %532 = getelementptr i8, ptr %0, i64 8408
+  %532 = getelementptr i8, ptr %0, i64 7888
   %533 = load i64, ptr %532, align 8
-  %534 = getelementptr i8, ptr %0, i64 10840
+  %534 = getelementptr i8, ptr %0, i64 10320
   store i64 %533, ptr %534, align 8
-  %535 = getelementptr i8, ptr %0, i64 8584
+  %535 = getelementptr i8, ptr %0, i64 8064
   %536 = load i64, ptr %535, align 8
   %537 = trunc i64 %536 to i32
-  %538 = getelementptr i8, ptr %0, i64 10848
+  %538 = getelementptr i8, ptr %0, i64 10328
   store i32 %537, ptr %538, align 4
-  %539 = getelementptr i8, ptr %0, i64 8608
+  %539 = getelementptr i8, ptr %0, i64 8088
   %540 = load i64, ptr %539, align 8
   %541 = trunc i64 %540 to i32
-  %542 = getelementptr i8, ptr %0, i64 10852
+  %542 = getelementptr i8, ptr %0, i64 10332
   store i32 %541, ptr %542, align 4
-  %543 = getelementptr i8, ptr %0, i64 8896
+  %543 = getelementptr i8, ptr %0, i64 8376
   %544 = load i32, ptr %543, align 4
-  %545 = getelementptr i8, ptr %0, i64 10856
+  %545 = getelementptr i8, ptr %0, i64 10336
   store i32 %544, ptr %545, align 4
-  %546 = getelementptr i8, ptr %0, i64 10896
-  %547 = getelementptr i8, ptr %0, i64 10864
+  %546 = getelementptr i8, ptr %0, i64 10376
+  %547 = getelementptr i8, ptr %0, i64 10344
   %548 = load <4 x i64>, ptr %546, align 8
   store <4 x i64> %548, ptr %547, align 8
   br label %common.ret
@@ -65085,25 +64285,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6976
+  %46 = getelementptr i8, ptr %35, i64 6456
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 9328
+  %49 = getelementptr i8, ptr %35, i64 8808
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 9416
+  %51 = getelementptr i8, ptr %35, i64 8896
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 9424
+  %54 = getelementptr i8, ptr %35, i64 8904
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 9368
+  %56 = getelementptr i8, ptr %35, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -65116,15 +64316,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 9432
+  %60 = getelementptr i8, ptr %35, i64 8912
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9581
+  %62 = getelementptr i8, ptr %35, i64 9061
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9582
+  %65 = getelementptr i8, ptr %35, i64 9062
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -65148,18 +64348,18 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6984
-  %75 = load ptr, ptr %74, align 8, !noalias !154
+  %74 = getelementptr i8, ptr %35, i64 6464
+  %75 = load ptr, ptr %74, align 8, !noalias !136
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !154
-  %78 = getelementptr i8, ptr %35, i64 7000
-  %79 = load i32, ptr %78, align 4, !noalias !154
-  %80 = getelementptr i8, ptr %35, i64 7668
-  %81 = load i32, ptr %80, align 4, !noalias !154
-  %82 = getelementptr i8, ptr %35, i64 6996
-  %83 = load i32, ptr %82, align 4, !noalias !154
-  %84 = getelementptr i8, ptr %35, i64 10824
-  %85 = load i32, ptr %84, align 4, !noalias !154
+  %77 = load i32, ptr %76, align 4, !noalias !136
+  %78 = getelementptr i8, ptr %35, i64 6480
+  %79 = load i32, ptr %78, align 4, !noalias !136
+  %80 = getelementptr i8, ptr %35, i64 7148
+  %81 = load i32, ptr %80, align 4, !noalias !136
+  %82 = getelementptr i8, ptr %35, i64 6476
+  %83 = load i32, ptr %82, align 4, !noalias !136
+  %84 = getelementptr i8, ptr %35, i64 10304
+  %85 = load i32, ptr %84, align 4, !noalias !136
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -65174,7 +64374,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7700
+  %87 = getelementptr i8, ptr %35, i64 7180
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -65204,13 +64404,13 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8776
+  %98 = getelementptr i8, ptr %35, i64 8256
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 7004
+  %101 = getelementptr i8, ptr %35, i64 6484
   %102 = load i32, ptr %101, align 4
   %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.725", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
@@ -65288,7 +64488,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %125, ptr %127, align 8
   %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %128, align 4
-  %129 = getelementptr i8, ptr %35, i64 8768
+  %129 = getelementptr i8, ptr %35, i64 8248
   %130 = load i64, ptr %98, align 8
   %131 = add i64 %130, -1
   store i64 %131, ptr %98, align 8
@@ -65296,9 +64496,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %133 = getelementptr i32, ptr %132, i64 %131
   %134 = load i32, ptr %133, align 4
   store i32 %134, ptr %109, align 4
-  %135 = getelementptr i8, ptr %35, i64 8624
+  %135 = getelementptr i8, ptr %35, i64 8104
   %136 = load ptr, ptr %135, align 8
-  %137 = getelementptr i8, ptr %35, i64 8632
+  %137 = getelementptr i8, ptr %35, i64 8112
   %138 = load i64, ptr %137, align 8
   %139 = getelementptr ptr, ptr %136, i64 %138
   store ptr %calloc.i.i.i.i, ptr %139, align 8
@@ -65319,16 +64519,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %143 = call i32 @pthread_mutex_lock(ptr %60)
-  %144 = getelementptr i8, ptr %35, i64 9579
+  %144 = getelementptr i8, ptr %35, i64 9059
   store i8 1, ptr %144, align 1
-  %145 = getelementptr i8, ptr %35, i64 9472
+  %145 = getelementptr i8, ptr %35, i64 8952
   %146 = call i32 @pthread_cond_signal(ptr %145)
   %147 = call i32 @pthread_mutex_unlock(ptr %60)
   %148 = call i32 @pthread_mutex_lock(ptr %49)
   %149 = load i64, ptr %54, align 8
   %150 = add i64 %149, 1
   store i64 %150, ptr %54, align 8
-  %151 = getelementptr i8, ptr %35, i64 9368
+  %151 = getelementptr i8, ptr %35, i64 8848
   %152 = call i32 @pthread_cond_broadcast(ptr %151)
   %153 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -65595,7 +64795,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !157
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !139
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -65858,7 +65058,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6976
+  %39 = getelementptr i8, ptr %28, i64 6456
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -65971,19 +65171,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 9328
+  %83 = getelementptr i8, ptr %28, i64 8808
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 9416
+  %85 = getelementptr i8, ptr %28, i64 8896
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 9424
+  %88 = getelementptr i8, ptr %28, i64 8904
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 9368
+  %90 = getelementptr i8, ptr %28, i64 8848
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -65995,15 +65195,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 9432
+  %94 = getelementptr i8, ptr %28, i64 8912
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9581
+  %96 = getelementptr i8, ptr %28, i64 9061
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9582
+  %99 = getelementptr i8, ptr %28, i64 9062
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -66105,7 +65305,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7700
+  %127 = getelementptr i8, ptr %28, i64 7180
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -66178,18 +65378,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 8364
+  %167 = getelementptr i8, ptr %28, i64 7844
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 8372
+  %168 = getelementptr i8, ptr %28, i64 7852
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 8364
+  %171 = getelementptr i8, ptr %28, i64 7844
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 8372
+  %172 = getelementptr i8, ptr %28, i64 7852
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -66213,7 +65413,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 8356
+  %188 = getelementptr i8, ptr %28, i64 7836
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.31", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -66240,34 +65440,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8976
-  %198 = getelementptr i8, ptr %28, i64 9320
-  %199 = getelementptr i8, ptr %28, i64 9096
-  %200 = getelementptr i8, ptr %28, i64 9224
-  %201 = getelementptr i8, ptr %28, i64 6996
-  %202 = getelementptr i8, ptr %28, i64 9088
-  %203 = getelementptr i8, ptr %28, i64 9028
-  %204 = getelementptr i8, ptr %28, i64 9256
-  %205 = getelementptr i8, ptr %28, i64 9064
-  %206 = getelementptr i8, ptr %28, i64 9072
-  %207 = getelementptr i8, ptr %28, i64 9080
-  %208 = getelementptr i8, ptr %28, i64 9104
-  %209 = getelementptr i8, ptr %28, i64 8984
-  %210 = getelementptr i8, ptr %28, i64 9112
-  %211 = getelementptr i8, ptr %28, i64 8988
-  %212 = getelementptr i8, ptr %28, i64 8980
-  %213 = getelementptr i8, ptr %28, i64 7696
+  %197 = getelementptr i8, ptr %28, i64 8456
+  %198 = getelementptr i8, ptr %28, i64 8800
+  %199 = getelementptr i8, ptr %28, i64 8576
+  %200 = getelementptr i8, ptr %28, i64 8704
+  %201 = getelementptr i8, ptr %28, i64 6476
+  %202 = getelementptr i8, ptr %28, i64 8568
+  %203 = getelementptr i8, ptr %28, i64 8508
+  %204 = getelementptr i8, ptr %28, i64 8736
+  %205 = getelementptr i8, ptr %28, i64 8544
+  %206 = getelementptr i8, ptr %28, i64 8552
+  %207 = getelementptr i8, ptr %28, i64 8560
+  %208 = getelementptr i8, ptr %28, i64 8584
+  %209 = getelementptr i8, ptr %28, i64 8464
+  %210 = getelementptr i8, ptr %28, i64 8592
+  %211 = getelementptr i8, ptr %28, i64 8468
+  %212 = getelementptr i8, ptr %28, i64 8460
+  %213 = getelementptr i8, ptr %28, i64 7176
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8888
-  %215 = getelementptr i8, ptr %28, i64 8892
-  %216 = getelementptr i8, ptr %28, i64 8568
-  %217 = getelementptr i8, ptr %28, i64 9264
-  %218 = getelementptr i8, ptr %28, i64 8912
-  %219 = getelementptr i8, ptr %28, i64 7708
-  %220 = getelementptr i8, ptr %28, i64 8928
-  %221 = getelementptr i8, ptr %28, i64 8920
-  %222 = getelementptr i8, ptr %28, i64 9288
-  %223 = getelementptr i8, ptr %28, i64 9280
+  %214 = getelementptr i8, ptr %28, i64 8368
+  %215 = getelementptr i8, ptr %28, i64 8372
+  %216 = getelementptr i8, ptr %28, i64 8048
+  %217 = getelementptr i8, ptr %28, i64 8744
+  %218 = getelementptr i8, ptr %28, i64 8392
+  %219 = getelementptr i8, ptr %28, i64 7188
+  %220 = getelementptr i8, ptr %28, i64 8408
+  %221 = getelementptr i8, ptr %28, i64 8400
+  %222 = getelementptr i8, ptr %28, i64 8768
+  %223 = getelementptr i8, ptr %28, i64 8760
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -66589,7 +65789,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9582
+  %402 = getelementptr i8, ptr %28, i64 9062
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -66753,16 +65953,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9579
+  %475 = getelementptr i8, ptr %28, i64 9059
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 9472
+  %476 = getelementptr i8, ptr %28, i64 8952
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 9368
+  %482 = getelementptr i8, ptr %28, i64 8848
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -66916,58 +66116,52 @@ then2.i.i74:                                      ; preds = %then28
 }
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.smax.i32(i32, i32) #26
+declare i32 @llvm.smax.i32(i32, i32) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.smin.i32(i32, i32) #26
+declare i32 @llvm.smin.i32(i32, i32) #25
 
 ; Function Attrs: nocallback nofree nounwind willreturn memory(argmem: write)
-declare void @llvm.memset.p0.i64(ptr nocapture writeonly, i8, i64, i1 immarg) #27
+declare void @llvm.memset.p0.i64(ptr nocapture writeonly, i8, i64, i1 immarg) #26
 
 ; Function Attrs: nocallback nofree nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.memmove.p0.p0.i64(ptr nocapture writeonly, ptr nocapture readonly, i64, i1 immarg) #28
+declare void @llvm.memmove.p0.p0.i64(ptr nocapture writeonly, ptr nocapture readonly, i64, i1 immarg) #27
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.smax.i64(i64, i64) #26
+declare i64 @llvm.smax.i64(i64, i64) #25
 
 ; Function Attrs: nofree nounwind willreturn memory(argmem: read)
-declare i32 @bcmp(ptr nocapture, ptr nocapture, i64) local_unnamed_addr #29
+declare i32 @bcmp(ptr nocapture, ptr nocapture, i64) local_unnamed_addr #28
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.umax.i64(i64, i64) #26
+declare i64 @llvm.umax.i64(i64, i64) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.smin.i64(i64, i64) #26
+declare i64 @llvm.smin.i64(i64, i64) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare float @llvm.fabs.f32(float) #26
+declare float @llvm.fabs.f32(float) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.umax.i32(i32, i32) #26
+declare i32 @llvm.umax.i32(i32, i32) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.lifetime.start.p0(i64 immarg, ptr nocapture) #30
+declare void @llvm.lifetime.start.p0(i64 immarg, ptr nocapture) #29
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: readwrite)
-declare void @llvm.lifetime.end.p0(i64 immarg, ptr nocapture) #30
+declare void @llvm.lifetime.end.p0(i64 immarg, ptr nocapture) #29
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.fshl.i64(i64, i64, i64) #26
+declare i64 @llvm.fshl.i64(i64, i64, i64) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.vector.reduce.mul.v4i64(<4 x i64>) #26
+declare i64 @llvm.vector.reduce.mul.v4i64(<4 x i64>) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare <8 x i32> @llvm.smax.v8i32(<8 x i32>, <8 x i32>) #26
-
-; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i32 @llvm.vector.reduce.smax.v8i32(<8 x i32>) #26
-
-; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
-declare i64 @llvm.vector.reduce.add.v4i64(<4 x i64>) #26
+declare i64 @llvm.vector.reduce.add.v4i64(<4 x i64>) #25
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: read)
-declare ptr @llvm.load.relative.i64(ptr, i64) #31
+declare ptr @llvm.load.relative.i64(ptr, i64) #30
 
 attributes #0 = { nofree nounwind }
 attributes #1 = { mustprogress nofree nounwind willreturn memory(argmem: read) }
@@ -66991,16 +66185,15 @@ attributes #18 = { nofree norecurse nosync nounwind memory(readwrite, inaccessib
 attributes #19 = { nofree norecurse nosync nounwind memory(read, inaccessiblemem: none) }
 attributes #20 = { mustprogress nofree nounwind willreturn allockind("alloc,zeroed") allocsize(0,1) memory(inaccessiblemem: readwrite) "alloc-family"="malloc" }
 attributes #21 = { mustprogress nofree norecurse nosync nounwind willreturn memory(none) }
-attributes #22 = { nofree norecurse nosync nounwind memory(read, argmem: readwrite, inaccessiblemem: none) }
-attributes #23 = { mustprogress nofree norecurse nosync nounwind willreturn memory(readwrite, inaccessiblemem: none) }
-attributes #24 = { mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite) }
-attributes #25 = { nofree norecurse nosync nounwind memory(argmem: read) }
-attributes #26 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }
-attributes #27 = { nocallback nofree nounwind willreturn memory(argmem: write) }
-attributes #28 = { nocallback nofree nounwind willreturn memory(argmem: readwrite) }
-attributes #29 = { nofree nounwind willreturn memory(argmem: read) }
-attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: readwrite) }
-attributes #31 = { nocallback nofree nosync nounwind willreturn memory(argmem: read) }
+attributes #22 = { mustprogress nofree norecurse nosync nounwind willreturn memory(readwrite, inaccessiblemem: none) }
+attributes #23 = { mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite) }
+attributes #24 = { nofree norecurse nosync nounwind memory(argmem: read) }
+attributes #25 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }
+attributes #26 = { nocallback nofree nounwind willreturn memory(argmem: write) }
+attributes #27 = { nocallback nofree nounwind willreturn memory(argmem: readwrite) }
+attributes #28 = { nofree nounwind willreturn memory(argmem: read) }
+attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: readwrite) }
+attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: read) }
 
 !0 = distinct !{!0, !1}
 !1 = !{!"llvm.loop.unroll.disable"}
@@ -67078,85 +66271,67 @@ attributes #31 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !73 = distinct !{!73, !74, !"$Plan.layout: argument 0"}
 !74 = distinct !{!74, !"$Plan.layout"}
 !75 = !{!76}
-!76 = distinct !{!76, !77, !"$Plan.layout: argument 0"}
-!77 = distinct !{!77, !"$Plan.layout"}
-!78 = !{!79}
-!79 = distinct !{!79, !80, !"$Plan.cache: argument 0"}
-!80 = distinct !{!80, !"$Plan.cache"}
-!81 = !{!82, !79}
+!76 = distinct !{!76, !77, !"$Plan.cache: argument 0"}
+!77 = distinct !{!77, !"$Plan.cache"}
+!78 = !{!79, !76}
+!79 = distinct !{!79, !80, !"$Plan.layout: argument 0"}
+!80 = distinct !{!80, !"$Plan.layout"}
+!81 = !{!82}
 !82 = distinct !{!82, !83, !"$Plan.layout: argument 0"}
 !83 = distinct !{!83, !"$Plan.layout"}
 !84 = !{!85}
-!85 = distinct !{!85, !86, !"$Plan.layout: argument 0"}
-!86 = distinct !{!86, !"$Plan.layout"}
-!87 = distinct !{!87, !48, !49}
-!88 = distinct !{!88, !49, !48}
-!89 = distinct !{!89, !48, !49}
-!90 = distinct !{!90, !49, !48}
-!91 = distinct !{!91, !48, !49}
-!92 = distinct !{!92, !49, !48}
-!93 = !{!94}
-!94 = distinct !{!94, !95, !"$BufferShape.output_shape: argument 0"}
-!95 = distinct !{!95, !"$BufferShape.output_shape"}
-!96 = !{!97}
-!97 = distinct !{!97, !98, !"$Plan.layout: argument 0"}
-!98 = distinct !{!98, !"$Plan.layout"}
-!99 = distinct !{!99, !48, !49}
-!100 = distinct !{!100, !49, !48}
-!101 = distinct !{!101, !48, !49}
-!102 = distinct !{!102, !49, !48}
-!103 = distinct !{!103, !48, !49}
-!104 = distinct !{!104, !49, !48}
-!105 = !{!106}
-!106 = distinct !{!106, !107, !"$StepShape.for_decode: argument 0"}
-!107 = distinct !{!107, !"$StepShape.for_decode"}
-!108 = distinct !{!108, !48, !49}
-!109 = distinct !{!109, !49, !48}
-!110 = distinct !{!110, !1}
-!111 = distinct !{!111, !1}
-!112 = distinct !{!112, !1}
-!113 = !{!114}
-!114 = distinct !{!114, !115, !"$Loop.limits: argument 0"}
-!115 = distinct !{!115, !"$Loop.limits"}
-!116 = !{!117}
-!117 = distinct !{!117, !118, !"$Loop.limits: argument 0"}
-!118 = distinct !{!118, !"$Loop.limits"}
-!119 = distinct !{!119, !1}
-!120 = distinct !{!120, !1}
-!121 = distinct !{!121, !1}
-!122 = distinct !{!122, !1}
-!123 = distinct !{!123, !1}
-!124 = !{!125}
-!125 = distinct !{!125, !126, !"$Plan.cache: argument 0"}
-!126 = distinct !{!126, !"$Plan.cache"}
-!127 = !{!128, !125}
-!128 = distinct !{!128, !129, !"$Plan.layout: argument 0"}
-!129 = distinct !{!129, !"$Plan.layout"}
-!130 = !{!131}
-!131 = distinct !{!131, !132, !"$BufferShape.output_shape: argument 0"}
-!132 = distinct !{!132, !"$BufferShape.output_shape"}
-!133 = !{!134}
-!134 = distinct !{!134, !135, !"$StepShape.for_decode: argument 0"}
-!135 = distinct !{!135, !"$StepShape.for_decode"}
+!85 = distinct !{!85, !86, !"$BufferShape.output_shape: argument 0"}
+!86 = distinct !{!86, !"$BufferShape.output_shape"}
+!87 = !{!88}
+!88 = distinct !{!88, !89, !"$StepShape.for_decode: argument 0"}
+!89 = distinct !{!89, !"$StepShape.for_decode"}
+!90 = distinct !{!90, !48, !49}
+!91 = distinct !{!91, !49, !48}
+!92 = distinct !{!92, !1}
+!93 = distinct !{!93, !1}
+!94 = distinct !{!94, !1}
+!95 = !{!96}
+!96 = distinct !{!96, !97, !"$Loop.limits: argument 0"}
+!97 = distinct !{!97, !"$Loop.limits"}
+!98 = !{!99}
+!99 = distinct !{!99, !100, !"$Loop.limits: argument 0"}
+!100 = distinct !{!100, !"$Loop.limits"}
+!101 = distinct !{!101, !1}
+!102 = distinct !{!102, !1}
+!103 = distinct !{!103, !1}
+!104 = distinct !{!104, !1}
+!105 = distinct !{!105, !1}
+!106 = !{!107}
+!107 = distinct !{!107, !108, !"$Plan.cache: argument 0"}
+!108 = distinct !{!108, !"$Plan.cache"}
+!109 = !{!110, !107}
+!110 = distinct !{!110, !111, !"$Plan.layout: argument 0"}
+!111 = distinct !{!111, !"$Plan.layout"}
+!112 = !{!113}
+!113 = distinct !{!113, !114, !"$BufferShape.output_shape: argument 0"}
+!114 = distinct !{!114, !"$BufferShape.output_shape"}
+!115 = !{!116}
+!116 = distinct !{!116, !117, !"$StepShape.for_decode: argument 0"}
+!117 = distinct !{!117, !"$StepShape.for_decode"}
+!118 = !{!119}
+!119 = distinct !{!119, !120, !"$BufferShape.output_shape: argument 0"}
+!120 = distinct !{!120, !"$BufferShape.output_shape"}
+!121 = !{!122}
+!122 = distinct !{!122, !123, !"$Plan.layout: argument 0"}
+!123 = distinct !{!123, !"$Plan.layout"}
+!124 = distinct !{!124, !48, !49}
+!125 = distinct !{!125, !49, !48}
+!126 = distinct !{!126, !48, !49}
+!127 = distinct !{!127, !49, !48}
+!128 = distinct !{!128, !48, !49}
+!129 = distinct !{!129, !49, !48}
+!130 = distinct !{!130, !1}
+!131 = !{!132}
+!132 = distinct !{!132, !133, !"$decode_plan: argument 0"}
+!133 = distinct !{!133, !"$decode_plan"}
+!134 = distinct !{!134, !1}
+!135 = distinct !{!135, !1}
 !136 = !{!137}
-!137 = distinct !{!137, !138, !"$BufferShape.output_shape: argument 0"}
-!138 = distinct !{!138, !"$BufferShape.output_shape"}
-!139 = !{!140}
-!140 = distinct !{!140, !141, !"$Plan.layout: argument 0"}
-!141 = distinct !{!141, !"$Plan.layout"}
-!142 = distinct !{!142, !48, !49}
-!143 = distinct !{!143, !49, !48}
-!144 = distinct !{!144, !48, !49}
-!145 = distinct !{!145, !49, !48}
-!146 = distinct !{!146, !48, !49}
-!147 = distinct !{!147, !49, !48}
-!148 = distinct !{!148, !1}
-!149 = !{!150}
-!150 = distinct !{!150, !151, !"$decode_plan: argument 0"}
-!151 = distinct !{!151, !"$decode_plan"}
-!152 = distinct !{!152, !1}
-!153 = distinct !{!153, !1}
-!154 = !{!155}
-!155 = distinct !{!155, !156, !"$Loop.limits: argument 0"}
-!156 = distinct !{!156, !"$Loop.limits"}
-!157 = distinct !{!157, !1}
+!137 = distinct !{!137, !138, !"$Loop.limits: argument 0"}
+!138 = distinct !{!138, !"$Loop.limits"}
+!139 = distinct !{!139, !1}
