@@ -164,13 +164,9 @@ terra Layout:can_merge_shared() : bool
   return c.num_shared_experts > 0 and c:has_moe_layers() and c:shared_width() == c.moe_intermediate_size
 end
 
-terra Layout:can_merge_shared_in(layer : int32) : bool
-  var has_equal_gates = @self.types:at(layer, slot.gate_up) == @self.types:at(layer, slot.experts_gate_up)
-  return self:can_merge_shared() and has_equal_gates and @self.types:at(layer, slot.down) == @self.types:at(layer, slot.experts_down)
-end
-
 terra Layout:merges_shared_in(layer : int32) : bool
-  return self.merges_shared and self:can_merge_shared_in(layer)
+  var has_equal_gates = @self.types:at(layer, slot.gate_up) == @self.types:at(layer, slot.experts_gate_up)
+  return self.merges_shared and has_equal_gates and @self.types:at(layer, slot.down) == @self.types:at(layer, slot.experts_down)
 end
 
 terra Layout:local_shared_width() : int32

@@ -92,11 +92,14 @@ end
 local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_message) : int32
   var layout = planned:layout(self.index)
   var bytes : int64 = 0
-  status.try(weights.assign(&layout, nil, &self.weights, &bytes, message))
-  weights.free(&self.weights)
-  status.try(allocate(self, C.GLM_MEMORY_OWN, bytes, &self.weight_memory, message))
-  self.weight_bytes = bytes
+  status.try(allocate(self, C.GLM_MEMORY_OWN, planned.weight_bytes, &self.weight_memory, message))
+  self.weight_bytes = planned.weight_bytes
   status.try(weights.assign(&layout, [&int8](self.weight_memory), &self.weights, &bytes, message))
+  if bytes ~= planned.weight_bytes then
+    return status.fail(
+      message, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, %lld were planned for each", self.index, bytes, planned.weight_bytes
+    )
+  end
   var progress = weights.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
   if self.index == 0 then
     progress.report = planned.options.progress

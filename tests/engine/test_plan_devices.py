@@ -74,12 +74,11 @@ def test_groups_that_no_gpus_form_are_refused(world_size):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", ["expert_parallel", "tensor_parallel"])
 @pytest.mark.parametrize("world_size", [2, 4, 8])
-def test_ranks_hold_equal_weights(kind, layout, world_size):
+def test_the_ranks_hold_the_checkpoint_once(kind, layout, world_size):
     options = {"world_size": world_size, "expert_layout": layout, "max_seq": 4096}
     planned = plan_of(GLM, kind, device_memory_bytes=1000 * GIGABYTE, **options)
-    weights = [rank["weight_bytes"] for rank in planned["ranks"]]
-    assert weights == [weights[0]] * world_size
-    assert planned["checkpoint_bytes"] < sum(weights) < 1.05 * planned["checkpoint_bytes"]
+    weight_bytes = sum(rank["weight_bytes"] for rank in planned["ranks"])
+    assert planned["checkpoint_bytes"] < weight_bytes < 1.05 * planned["checkpoint_bytes"]
 
 
 @pytest.mark.parametrize(("kind", "in_memory"), [("cpu", sum), ("cuda", max)], ids=KINDS)

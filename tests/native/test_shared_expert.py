@@ -28,7 +28,7 @@ SHAPES = {
     "odd": (2, 193, 129, 65, 6),
     "alone": (0, 64, 32, 32, 3),
 }
-COUNTS = (1, 13, 32, 33, 65, 352, 353, 500)
+COUNTS = (1, 2, 7, 8, 13, 32, 33, 65, 352, 353, 500)
 
 
 def routes_of_all_ranks(num_tokens: int, num_local: int, top_k: int):
@@ -113,6 +113,23 @@ def test_ids_outside_every_range_belong_to_nobody(device, has_shared, num_tokens
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("num_tokens", [1, 8, 40, 400])
+def test_rows_that_choose_it_twice_have_it_twice(device, num_tokens, dtype):
+    num_local, hidden, width, shared_width, top_k = SHAPES["a quarter"]
+    stack, values, given, _, _ = problem(device, num_tokens, num_local, hidden, width, 0, dtype)
+    shared = shared_problem(device, hidden, shared_width, dtype)
+    ids, weights = routes_of_all_ranks(num_tokens, num_local, top_k)
+    ids[:, 1] = shared.id
+    error = product_error(device)
+    expected = both(
+        expected_rows(stack, values, local_ids(ids, num_local), weights, dtype, error),
+        expected_rows(shared.stack, values, ids, weights, dtype, error, begin=shared.id),
+    )
+    actual = op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)
+    assert_rows(actual, expected, op.tolerance(device))
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("num_tokens", [1, 65, 400])
 def test_one_as_wide_as_the_others_gives_the_bits_of_a_routed_one(device, num_tokens, dtype):
     stack, _, given, ids, weights = problem(device, num_tokens, 6, 64, 32, 4, dtype)
@@ -153,3 +170,13 @@ def test_matrices_that_cannot_be_its_own_are_refused(device, hidden, width, dtyp
     shared = shared_problem(device, hidden, width, dtype)
     with pytest.raises(BackendError, match=text):
         op.experts(device, stack, given, ids, weights, shared=shared)
+
+
+def test_as_many_experts_as_a_device_has_places_for_leave_none_for_it(device):
+    if device.activation_type == np.float32:
+        pytest.skip("the CPU device runs any number of experts: --device-kind cuda runs it")
+    stack, _, given, ids, weights = problem(device, 2, 256, 16, 8, 2, F32)
+    shared = shared_problem(device, 16, 8, F32)
+    text = "num_local_experts beside a shared one: expected 0 to 255, got 256"
+    with pytest.raises(BackendError, match=text):
+        op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)

@@ -1,7 +1,8 @@
 """`python -m tools.bench.share`: the `config.json` of a few ranks' shares of a model.
 
 A rank of W holds a W-th of the heads, of the widths and of the vocabulary, and all layers; of the
-experts a W-th of their width, or a W-th of them, of which a token then chooses as many fewer.
+experts a W-th of their width, or a W-th of them, of which a token then chooses as many fewer; the
+shared one is then an R-th wide, where a rank of W has a W-th: no config.json can say that.
 A model of the sizes that R such ranks hold, on R GPUs, computes what each of them computes of W.
 Exchanges with the other W - R ranks, and waiting for them, are not part of it.
 `glm bench --synthetic SHARE --world-size R` times it.

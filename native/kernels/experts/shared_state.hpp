@@ -178,7 +178,7 @@ struct Frame {
       index -= num_shared * min(row + 1, shared_tiles);
     } else {
       if (index < num_shared * shared_tiles)
-        return {Phase::gate_up, 0, index, 0};
+        return {Phase::gate_up, index / shared_tiles, index % shared_tiles, 0};
       index -= num_shared * shared_tiles;
     }
     return {Phase::gate_up, num_shared + index / tiles, index % tiles, 0};

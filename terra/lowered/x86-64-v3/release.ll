@@ -117,12 +117,12 @@ target triple = "x86_64-pc-linux-gnu"
 %111 = type { { i32 } }
 %112 = type { ptr, ptr, i32 }
 %113 = type { double, i32, i32, ptr, ptr }
-%114 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%115 = type { ptr, ptr, i64, i64 }
-%116 = type { ptr, i64, float }
-%117 = type { ptr, i32, i32, ptr }
-%118 = type { ptr, i32, i32, i64, i64 }
-%119 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%114 = type { ptr, i32, i32, i64, i64 }
+%115 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%116 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%117 = type { ptr, ptr, i64, i64 }
+%118 = type { ptr, i64, float }
+%119 = type { ptr, i32, i32, ptr }
 %120 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
 %121 = type { %122, ptr, ptr, i32, i32, i32 }
 %122 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
@@ -716,40 +716,41 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.690" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
 @"$string.691" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
 @"$string.692" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.694" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.695" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.696" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.698" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.699" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.704" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.705" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.706" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.707" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.708" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.709" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.712" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.713" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.714" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.715" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.716" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.717" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.720" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.721" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.722" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.723" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.725" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.726" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.728" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.729" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.730" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.731" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.732" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.733" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.734" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.735" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.736" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.900" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
-@"switch.table.$Checkpoint.read_shards.903" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.693" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
+@"$string.695" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.696" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.697" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.699" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.700" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.705" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.706" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.707" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.708" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.709" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.710" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.713" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.714" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.715" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.716" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.717" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.718" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.721" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.722" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.723" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.724" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.726" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.727" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.729" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.730" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.731" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.732" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.733" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.734" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.735" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.736" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.737" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.901" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
+@"switch.table.$Checkpoint.read_shards.904" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$plan_on.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.378" to i64), i64 ptrtoint (ptr @"switch.table.$plan_on.rel" to i64)) to i32)], align 4
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377", ptr @"$string.378"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -17868,7 +17869,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i"
 
@@ -22075,7 +22076,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit"
 
@@ -29996,7 +29997,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
 
@@ -30255,7 +30256,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.900", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.901", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
 
@@ -30850,7 +30851,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.903", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.904", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -41486,8 +41487,8 @@ then.i.i.i.i:                                     ; preds = %merge1.i.i
 
 "$Layout.num_local_experts.exit.i.i.i":           ; preds = %then.i.i.i.i, %"$Layout.local_expert_width.exit.i.i.i"
   %248 = phi i32 [ %245, %then.i.i.i.i ], [ %243, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i45.i.i.i = phi i32 [ %239, %then.i.i.i.i ], [ %241, %"$Layout.local_expert_width.exit.i.i.i" ]
-  %common.ret.op.i40.i.i.i = phi i32 [ %247, %then.i.i.i.i ], [ %243, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %common.ret.op.i46.i.i.i = phi i32 [ %239, %then.i.i.i.i ], [ %241, %"$Layout.local_expert_width.exit.i.i.i" ]
+  %common.ret.op.i42.i.i.i = phi i32 [ %247, %then.i.i.i.i ], [ %243, %"$Layout.local_expert_width.exit.i.i.i" ]
   %249 = getelementptr i8, ptr %135, i64 200
   %250 = load ptr, ptr %67, align 8
   %251 = getelementptr i8, ptr %250, i64 8
@@ -41515,123 +41516,103 @@ merge.i51.i.i:                                    ; preds = %"$Layout.num_local_
   store i64 %267, ptr %.sroa.218.0.at.sroa_idx, align 8
   %268 = getelementptr i8, ptr %135, i64 240
   store ptr %263, ptr %268, align 8
-  %269 = load i8, ptr %133, align 1
-  %270 = trunc i8 %269 to i1
-  br i1 %270, label %and.rhs.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
+  %.val39.i.i.i = load ptr, ptr %67, align 8
+  %.val40.i.i.i = load i8, ptr %133, align 1
+  %269 = getelementptr i8, ptr %.val39.i.i.i, i64 8
+  %.val39.val.i.i.i = load ptr, ptr %269, align 8
+  %270 = getelementptr i8, ptr %.val39.val.i.i.i, i64 %.idx.i.i.i.i
+  %271 = trunc i8 %.val40.i.i.i to i1
+  br i1 %271, label %and.lhs.true.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
 
-and.rhs.i.i.i.i:                                  ; preds = %merge.i51.i.i
-  %.val.i41.i.i.i = load ptr, ptr %0, align 8
-  %.val2.i.i.i.i = load ptr, ptr %67, align 8
-  %271 = getelementptr i8, ptr %.val2.i.i.i.i, i64 8
-  %.val2.val.i.i.i.i = load ptr, ptr %271, align 8
-  %272 = getelementptr i8, ptr %.val2.val.i.i.i.i, i64 %.idx.i.i.i.i
-  %273 = getelementptr i8, ptr %272, i64 8
-  %274 = load i32, ptr %273, align 4
-  %275 = getelementptr i8, ptr %272, i64 20
-  %276 = load i32, ptr %275, align 4
-  %277 = getelementptr i8, ptr %.val.i41.i.i.i, i64 136
-  %278 = load i32, ptr %277, align 4
-  %279 = icmp sgt i32 %278, 0
-  br i1 %279, label %and.lhs.true.i.i.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
-
-and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.rhs.i.i.i.i
-  %280 = getelementptr i8, ptr %.val.i41.i.i.i, i64 68
-  %.val5.i.i.i.i.i.i = load i32, ptr %280, align 4
-  %281 = getelementptr i8, ptr %.val.i41.i.i.i, i64 124
-  %.val6.i.i.i.i.i.i = load i32, ptr %281, align 4
-  %282 = icmp slt i32 %.val6.i.i.i.i.i.i, %.val5.i.i.i.i.i.i
-  br i1 %282, label %"$Layout.can_merge_shared.exit.i.i.i.i.i", label %"$Layout.merges_shared_in.exit.i.i.i"
-
-"$Layout.can_merge_shared.exit.i.i.i.i.i":        ; preds = %and.lhs.true.i.i.i.i.i.i
-  %283 = getelementptr i8, ptr %.val.i41.i.i.i, i64 140
-  %.val4.i.i.i.i.i.i = load i32, ptr %283, align 4
-  %284 = mul i32 %.val4.i.i.i.i.i.i, %278
-  %285 = icmp eq i32 %284, %.val4.i.i.i.i.i.i
-  %286 = icmp eq i32 %274, %276
-  %or.cond.i.i.i.i.i = select i1 %285, i1 %286, i1 false
-  br i1 %or.cond.i.i.i.i.i, label %and.rhs.i.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
-
-and.rhs.i.i.i.i.i:                                ; preds = %"$Layout.can_merge_shared.exit.i.i.i.i.i"
-  %287 = getelementptr i8, ptr %272, i64 12
-  %288 = load i32, ptr %287, align 4
-  %289 = getelementptr i8, ptr %272, i64 24
-  %290 = load i32, ptr %289, align 4
-  %291 = icmp eq i32 %288, %290
-  %292 = zext i1 %291 to i8
+and.rhs.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i
+  %272 = getelementptr i8, ptr %270, i64 12
+  %273 = load i32, ptr %272, align 4
+  %274 = getelementptr i8, ptr %270, i64 24
+  %275 = load i32, ptr %274, align 4
+  %276 = icmp eq i32 %273, %275
+  %277 = zext i1 %276 to i8
   br label %"$Layout.merges_shared_in.exit.i.i.i"
 
-"$Layout.merges_shared_in.exit.i.i.i":            ; preds = %and.rhs.i.i.i.i.i, %"$Layout.can_merge_shared.exit.i.i.i.i.i", %and.lhs.true.i.i.i.i.i.i, %and.rhs.i.i.i.i, %merge.i51.i.i
-  %293 = phi i8 [ 0, %merge.i51.i.i ], [ 0, %"$Layout.can_merge_shared.exit.i.i.i.i.i" ], [ %292, %and.rhs.i.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i.i ], [ 0, %and.rhs.i.i.i.i ]
-  %294 = getelementptr i8, ptr %135, i64 1
-  store i8 %293, ptr %294, align 1
-  %295 = getelementptr i8, ptr %135, i64 248
-  %296 = load ptr, ptr %67, align 8
-  %297 = getelementptr i8, ptr %296, i64 8
-  %.val37.i.i.i = load ptr, ptr %297, align 8
-  %298 = getelementptr i8, ptr %.val37.i.i.i, i64 %.idx.i.i.i.i
-  %299 = getelementptr i8, ptr %298, i64 20
-  %300 = load i32, ptr %299, align 4
-  %301 = shl i32 %common.ret.op.i45.i.i.i, 1
-  %302 = getelementptr i8, ptr %135, i64 328
-  %303 = getelementptr i8, ptr %135, i64 336
-  %304 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i40.i.i.i, ptr %295, i32 %300, i32 1, i32 %301, i32 %236, ptr %302, ptr %303)
-  %.not36.i.i.i = icmp eq i32 %304, 0
+and.lhs.true.i.i.i.i:                             ; preds = %merge.i51.i.i
+  %278 = getelementptr i8, ptr %270, i64 20
+  %279 = getelementptr i8, ptr %270, i64 8
+  %280 = load i32, ptr %279, align 4
+  %281 = load i32, ptr %278, align 4
+  %282 = icmp eq i32 %280, %281
+  br i1 %282, label %and.rhs.i.i.i.i, label %"$Layout.merges_shared_in.exit.i.i.i"
+
+"$Layout.merges_shared_in.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i, %and.rhs.i.i.i.i, %merge.i51.i.i
+  %283 = phi i8 [ 0, %and.lhs.true.i.i.i.i ], [ 0, %merge.i51.i.i ], [ %277, %and.rhs.i.i.i.i ]
+  %284 = getelementptr i8, ptr %135, i64 1
+  store i8 %283, ptr %284, align 1
+  %285 = getelementptr i8, ptr %135, i64 248
+  %286 = load ptr, ptr %67, align 8
+  %287 = getelementptr i8, ptr %286, i64 8
+  %.val37.i.i.i = load ptr, ptr %287, align 8
+  %288 = getelementptr i8, ptr %.val37.i.i.i, i64 %.idx.i.i.i.i
+  %289 = getelementptr i8, ptr %288, i64 20
+  %290 = load i32, ptr %289, align 4
+  %291 = shl i32 %common.ret.op.i46.i.i.i, 1
+  %292 = getelementptr i8, ptr %135, i64 328
+  %293 = getelementptr i8, ptr %135, i64 336
+  %294 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i42.i.i.i, ptr %285, i32 %290, i32 1, i32 %291, i32 %236, ptr %292, ptr %293)
+  %.not36.i.i.i = icmp eq i32 %294, 0
   br i1 %.not36.i.i.i, label %"$assign_experts.exit.i.i", label %then5
 
 "$assign_experts.exit.i.i":                       ; preds = %"$Layout.merges_shared_in.exit.i.i.i"
-  %305 = getelementptr i8, ptr %135, i64 288
-  %306 = load ptr, ptr %67, align 8
-  %307 = getelementptr i8, ptr %306, i64 8
-  %.val.i52.i.i = load ptr, ptr %307, align 8
-  %308 = getelementptr i8, ptr %.val.i52.i.i, i64 %.idx.i.i.i.i
-  %309 = getelementptr i8, ptr %308, i64 24
-  %310 = load i32, ptr %309, align 4
-  %311 = getelementptr i8, ptr %135, i64 344
-  %312 = getelementptr i8, ptr %135, i64 352
-  %313 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i40.i.i.i, ptr %305, i32 %310, i32 0, i32 %236, i32 %common.ret.op.i45.i.i.i, ptr %311, ptr %312)
-  %.not38.i.i = icmp eq i32 %313, 0
+  %295 = getelementptr i8, ptr %135, i64 288
+  %296 = load ptr, ptr %67, align 8
+  %297 = getelementptr i8, ptr %296, i64 8
+  %.val.i52.i.i = load ptr, ptr %297, align 8
+  %298 = getelementptr i8, ptr %.val.i52.i.i, i64 %.idx.i.i.i.i
+  %299 = getelementptr i8, ptr %298, i64 24
+  %300 = load i32, ptr %299, align 4
+  %301 = getelementptr i8, ptr %135, i64 344
+  %302 = getelementptr i8, ptr %135, i64 352
+  %303 = call fastcc i32 @"$Cursor.matrices"(ptr nonnull %at, i32 %common.ret.op.i42.i.i.i, ptr %295, i32 %300, i32 0, i32 %236, i32 %common.ret.op.i46.i.i.i, ptr %301, ptr %302)
+  %.not38.i.i = icmp eq i32 %303, 0
   br i1 %.not38.i.i, label %merge6.i.i, label %then5
 
 merge6.i.i:                                       ; preds = %"$assign_experts.exit.i.i"
-  %314 = load ptr, ptr %0, align 8
-  %315 = getelementptr i8, ptr %314, i64 136
-  %316 = load i32, ptr %315, align 4
-  %317 = icmp eq i32 %316, 0
-  br i1 %317, label %merge11.i, label %merge10.i.i
+  %304 = load ptr, ptr %0, align 8
+  %305 = getelementptr i8, ptr %304, i64 136
+  %306 = load i32, ptr %305, align 4
+  %307 = icmp eq i32 %306, 0
+  br i1 %307, label %merge11.i, label %merge10.i.i
 
 merge10.i.i:                                      ; preds = %merge6.i.i
   %.val41.i.i = load i32, ptr %24, align 4
-  %318 = getelementptr i8, ptr %314, i64 140
-  %.val40.val42.i.i = load i32, ptr %318, align 4
-  %319 = mul i32 %.val40.val42.i.i, %316
-  %320 = sdiv i32 %319, %.val41.i.i
-  %321 = getelementptr i8, ptr %314, i64 64
-  %322 = load i32, ptr %321, align 4
-  %323 = getelementptr i8, ptr %135, i64 120
-  %324 = load ptr, ptr %67, align 8
-  %325 = getelementptr i8, ptr %324, i64 8
-  %.val10.i53.i.i = load ptr, ptr %325, align 8
-  %326 = getelementptr i8, ptr %.val10.i53.i.i, i64 %.idx.i.i.i.i
-  %327 = getelementptr i8, ptr %326, i64 8
-  %328 = load i32, ptr %327, align 4
-  %329 = shl i32 %320, 1
-  %330 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %323, i32 %328, i32 1, i32 %329, i32 %322, i1 zeroext false)
-  %.not.i55.i.i = icmp eq i32 %330, 0
+  %308 = getelementptr i8, ptr %304, i64 140
+  %.val40.val42.i.i = load i32, ptr %308, align 4
+  %309 = mul i32 %.val40.val42.i.i, %306
+  %310 = sdiv i32 %309, %.val41.i.i
+  %311 = getelementptr i8, ptr %304, i64 64
+  %312 = load i32, ptr %311, align 4
+  %313 = getelementptr i8, ptr %135, i64 120
+  %314 = load ptr, ptr %67, align 8
+  %315 = getelementptr i8, ptr %314, i64 8
+  %.val10.i53.i.i = load ptr, ptr %315, align 8
+  %316 = getelementptr i8, ptr %.val10.i53.i.i, i64 %.idx.i.i.i.i
+  %317 = getelementptr i8, ptr %316, i64 8
+  %318 = load i32, ptr %317, align 4
+  %319 = shl i32 %310, 1
+  %320 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %313, i32 %318, i32 1, i32 %319, i32 %312, i1 zeroext false)
+  %.not.i55.i.i = icmp eq i32 %320, 0
   br i1 %.not.i55.i.i, label %merge.i57.i.i, label %then5
 
 merge.i57.i.i:                                    ; preds = %merge10.i.i
-  %331 = getelementptr i8, ptr %135, i64 160
-  %332 = load ptr, ptr %67, align 8
-  %333 = getelementptr i8, ptr %332, i64 8
-  %.val.i58.i.i = load ptr, ptr %333, align 8
-  %334 = getelementptr i8, ptr %.val.i58.i.i, i64 %.idx.i.i.i.i
-  %335 = getelementptr i8, ptr %334, i64 12
-  %336 = load i32, ptr %335, align 4
-  %337 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %331, i32 %336, i32 0, i32 %322, i32 %320, i1 zeroext false)
+  %321 = getelementptr i8, ptr %135, i64 160
+  %322 = load ptr, ptr %67, align 8
+  %323 = getelementptr i8, ptr %322, i64 8
+  %.val.i58.i.i = load ptr, ptr %323, align 8
+  %324 = getelementptr i8, ptr %.val.i58.i.i, i64 %.idx.i.i.i.i
+  %325 = getelementptr i8, ptr %324, i64 12
+  %326 = load i32, ptr %325, align 4
+  %327 = call fastcc i32 @"$Cursor.matrix"(ptr nonnull %at, ptr %321, i32 %326, i32 0, i32 %312, i32 %310, i1 zeroext false)
   br label %"$assign_layer.exit.i"
 
 "$assign_layer.exit.i":                           ; preds = %merge.i57.i.i, %merge.i46.i.i
-  %common.ret.op.i74.i = phi i32 [ %234, %merge.i46.i.i ], [ %337, %merge.i57.i.i ]
+  %common.ret.op.i74.i = phi i32 [ %234, %merge.i46.i.i ], [ %327, %merge.i57.i.i ]
   %.not59.i = icmp eq i32 %common.ret.op.i74.i, 0
   br i1 %.not59.i, label %merge11.i, label %then5
 
@@ -41641,16 +41622,16 @@ merge11.i:                                        ; preds = %"$assign_layer.exit
   br i1 %exitcond.not.i, label %"$assign_model.exit", label %forbody.i
 
 "$assign_model.exit":                             ; preds = %merge11.i, %merge6.i
-  %338 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %338, ptr %3, align 8
+  %328 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  store i64 %328, ptr %3, align 8
   br label %common.ret
 
 then5:                                            ; preds = %"$assign_layer.exit.i", %"$assign_attention.exit.i.i", %"$assign_experts.exit.i.i", %then2.i.i24, %merge10.i.i, %merge.i.i.i, %"$Layout.merges_shared_in.exit.i.i.i", %"$Layout.num_local_experts.exit.i.i.i", %"$Layout.local_vocab_size.exit.i", %"$WeightTypes.head.exit.i"
-  %common.ret.op.i.ph = phi i32 [ %102, %"$WeightTypes.head.exit.i" ], [ %78, %"$Layout.local_vocab_size.exit.i" ], [ %common.ret.op.i74.i, %"$assign_layer.exit.i" ], [ %212, %"$assign_attention.exit.i.i" ], [ %313, %"$assign_experts.exit.i.i" ], [ %227, %then2.i.i24 ], [ %330, %merge10.i.i ], [ %204, %merge.i.i.i ], [ %304, %"$Layout.merges_shared_in.exit.i.i.i" ], [ %255, %"$Layout.num_local_experts.exit.i.i.i" ]
-  %339 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
-  store i64 %339, ptr %3, align 8
-  %340 = load ptr, ptr %2, align 8
-  tail call void @free(ptr %340)
+  %common.ret.op.i.ph = phi i32 [ %102, %"$WeightTypes.head.exit.i" ], [ %78, %"$Layout.local_vocab_size.exit.i" ], [ %common.ret.op.i74.i, %"$assign_layer.exit.i" ], [ %212, %"$assign_attention.exit.i.i" ], [ %303, %"$assign_experts.exit.i.i" ], [ %227, %then2.i.i24 ], [ %320, %merge10.i.i ], [ %204, %merge.i.i.i ], [ %294, %"$Layout.merges_shared_in.exit.i.i.i" ], [ %255, %"$Layout.num_local_experts.exit.i.i.i" ]
+  %329 = load i64, ptr %.sroa.218.0.at.sroa_idx, align 8
+  store i64 %329, ptr %3, align 8
+  %330 = load ptr, ptr %2, align 8
+  tail call void @free(ptr %330)
   store ptr null, ptr %2, align 8
   br label %common.ret
 }
@@ -57382,7 +57363,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.722", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.723", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -57646,7 +57627,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.721", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.722", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -58982,16 +58963,36 @@ merge:                                            ; preds = %forbody
 
 define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
+  %part.i.i = alloca %114, align 8
+  %part.i24.i46.i.i.i = alloca %114, align 8
+  %part.i19.i47.i.i.i = alloca %114, align 8
+  %part.i.i48.i.i.i = alloca %114, align 8
+  %part.i24.i.i.i.i.i = alloca %114, align 8
+  %part.i19.i.i.i.i.i = alloca %114, align 8
+  %part.i.i.i.i.i.i = alloca %114, align 8
+  %part.i.i40.i.i.i = alloca %114, align 8
+  %down.i.i.i.i = alloca %20, align 8
+  %gate_up.i.i.i.i = alloca %20, align 8
+  %part.i24.i.i.i.i = alloca %114, align 8
+  %part.i19.i.i.i.i = alloca %114, align 8
+  %part.i.i31.i.i.i = alloca %114, align 8
+  %part.i89.i.i.i.i = alloca %114, align 8
+  %part.i84.i.i.i.i = alloca %114, align 8
+  %part.i.i.i.i.i = alloca %114, align 8
+  %part.i56.i.i = alloca %114, align 8
+  %part.i.i.i = alloca %114, align 8
+  %placer.i107 = alloca %115, align 8
   %raw.i.i26.i = alloca [1024 x i8], align 1
-  %cause.i.i93 = alloca %4, align 8
+  %cause.i.i103 = alloca %4, align 8
   %matrix.i34.i.i.i.i = alloca %20, align 8
   %.sroa.062.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %matrix.i.i.i.i.i = alloca %20, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %placer.i = alloca %114, align 8
+  %placer.i = alloca %116, align 8
+  %raw.i = alloca [1024 x i8], align 1
   %cause.i.i = alloca %4, align 8
-  %progress = alloca %115, align 16
+  %progress = alloca %117, align 16
   %bytes = alloca i64, align 8
   %layout = alloca %101, align 8
   %3 = load i32, ptr %0, align 4
@@ -59035,130 +59036,155 @@ and.rhs.i:                                        ; preds = %entry
   %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 37
   store i8 %19, ptr %.sroa.8.0.layout.sroa_idx, align 1
   store i64 0, ptr %bytes, align 8
-  %22 = getelementptr i8, ptr %0, i64 40
-  %23 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr %22, ptr nonnull %bytes, ptr %2)
-  %.not = icmp eq i32 %23, 0
-  br i1 %.not, label %merge, label %common.ret
-
-common.ret:                                       ; preds = %then.i97, %merge33, %"$allocate.exit", %merge28, %else16, %"$layout.place_random.exit", %merge2, %"$Plan.layout.exit", %then29
-  %common.ret.op = phi i32 [ %spec.select.i, %then29 ], [ %23, %"$Plan.layout.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %47, %merge2 ], [ %code.1.i, %"$layout.place_random.exit" ], [ %264, %else16 ], [ %278, %merge28 ], [ 0, %merge33 ], [ 0, %then.i97 ]
-  ret i32 %common.ret.op
-
-merge:                                            ; preds = %"$Plan.layout.exit"
-  %24 = load ptr, ptr %22, align 8
-  tail call void @free(ptr %24)
-  store ptr null, ptr %22, align 8
-  %25 = load i64, ptr %bytes, align 8
-  %26 = getelementptr i8, ptr %0, i64 1992
-  %27 = getelementptr i8, ptr %0, i64 1920
-  store ptr @"$string.688", ptr %27, align 8
-  %28 = getelementptr i8, ptr %0, i64 1928
-  store i32 -1, ptr %28, align 4
-  %29 = getelementptr i8, ptr %0, i64 1936
-  %30 = load i64, ptr %29, align 8
-  %31 = add i64 %30, 1
-  store i64 %31, ptr %29, align 8
-  %32 = getelementptr i8, ptr %0, i64 16
+  %22 = getelementptr i8, ptr %1, i64 384
+  %23 = load i64, ptr %22, align 8
+  %24 = getelementptr i8, ptr %0, i64 1992
+  %25 = getelementptr i8, ptr %0, i64 1920
+  store ptr @"$string.688", ptr %25, align 8
+  %26 = getelementptr i8, ptr %0, i64 1928
+  store i32 -1, ptr %26, align 4
+  %27 = getelementptr i8, ptr %0, i64 1936
+  %28 = load i64, ptr %27, align 8
+  %29 = add i64 %28, 1
+  store i64 %29, ptr %27, align 8
+  %30 = getelementptr i8, ptr %0, i64 16
+  %31 = load ptr, ptr %30, align 8
+  %32 = getelementptr i8, ptr %31, i64 80
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %33, i64 80
+  %34 = getelementptr i8, ptr %0, i64 24
   %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr i8, ptr %0, i64 24
-  %37 = load ptr, ptr %36, align 8
-  %38 = tail call i32 %35(ptr %37, i32 0, i64 %25, ptr %26)
-  %39 = getelementptr i8, ptr %0, i64 1913
-  %.val.i = load i8, ptr %39, align 1
-  %40 = trunc i8 %.val.i to i1
-  %spec.select.i.i = select i1 %40, i32 9, i32 %38
+  %36 = tail call i32 %33(ptr %35, i32 0, i64 %23, ptr %24)
+  %37 = getelementptr i8, ptr %0, i64 1913
+  %.val.i = load i8, ptr %37, align 1
+  %38 = trunc i8 %.val.i to i1
+  %spec.select.i.i = select i1 %38, i32 9, i32 %36
   %.not.i = icmp eq i32 %spec.select.i.i, 0
-  br i1 %.not.i, label %merge2, label %"$allocate.exit"
+  br i1 %.not.i, label %merge, label %"$allocate.exit"
 
-"$allocate.exit":                                 ; preds = %merge
+"$allocate.exit":                                 ; preds = %"$Plan.layout.exit"
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
   store i8 0, ptr %cause.i.i, align 8
-  %41 = load ptr, ptr %32, align 8
-  %42 = getelementptr i8, ptr %41, i64 64
-  %43 = load ptr, ptr %42, align 8
-  %44 = load ptr, ptr %36, align 8
-  call void %43(ptr %44, ptr nonnull %cause.i.i)
+  %39 = load ptr, ptr %30, align 8
+  %40 = getelementptr i8, ptr %39, i64 64
+  %41 = load ptr, ptr %40, align 8
+  %42 = load ptr, ptr %34, align 8
+  call void %41(ptr %42, ptr nonnull %cause.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
+common.ret:                                       ; preds = %then.i139, %merge35, %"$layout.place.exit.thread", %"$allocate.exit", %merge30, %"$layout.place.exit", %"$layout.place_random.exit", %merge, %"$printable.clean.exit", %then7, %then31
+  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %47, %merge ], [ %code.1.i, %"$layout.place_random.exit" ], [ %448, %"$layout.place.exit" ], [ %462, %merge30 ], [ %common.ret.op.i.i.ph, %"$layout.place.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i139 ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %"$Plan.layout.exit"
+  %43 = load i64, ptr %22, align 8
+  %44 = getelementptr i8, ptr %0, i64 2000
+  store i64 %43, ptr %44, align 8
+  %45 = load ptr, ptr %24, align 8
+  %46 = getelementptr i8, ptr %0, i64 40
+  %47 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %45, ptr %46, ptr nonnull %bytes, ptr %2)
+  %.not94 = icmp eq i32 %47, 0
+  br i1 %.not94, label %merge2, label %common.ret
+
 merge2:                                           ; preds = %merge
-  %45 = getelementptr i8, ptr %0, i64 2000
-  store i64 %25, ptr %45, align 8
-  %46 = load ptr, ptr %26, align 8
-  %47 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr %46, ptr nonnull %22, ptr nonnull %bytes, ptr %2)
-  %.not87 = icmp eq i32 %47, 0
-  br i1 %.not87, label %merge7, label %common.ret
-
-merge7:                                           ; preds = %merge2
   %48 = load i64, ptr %bytes, align 8
-  %.sroa.274.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
+  %49 = load i64, ptr %22, align 8
+  %.not95 = icmp eq i64 %48, %49
+  br i1 %.not95, label %merge6, label %then7
+
+then7:                                            ; preds = %merge2
+  %.not101 = icmp eq ptr %2, null
+  br i1 %.not101, label %common.ret, label %then10
+
+then10:                                           ; preds = %then7
+  %50 = load i32, ptr %0, align 4
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.693", i32 %50, i64 %48, i64 %49)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
+  %53 = icmp sgt i64 %52, 0
+  br i1 %53, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %then10
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %2, i64 %spec.select.i.i102, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %then10, %then2.i.i
+  %54 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i102
+  store i8 0, ptr %54, align 1
+  %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %56 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %56, i64 %55)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+
+merge6:                                           ; preds = %merge2
+  %.sroa.280.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 8
   %.sroa.3.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 16
-  %.sroa.475.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
+  %.sroa.481.0.progress.sroa_idx = getelementptr inbounds i8, ptr %progress, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(24) %progress, i8 0, i64 24, i1 false)
-  store i64 %48, ptr %.sroa.475.0.progress.sroa_idx, align 8
-  %49 = load i32, ptr %0, align 4
-  %50 = icmp eq i32 %49, 0
-  br i1 %50, label %then12, label %merge11
+  store i64 %48, ptr %.sroa.481.0.progress.sroa_idx, align 8
+  %57 = load i32, ptr %0, align 4
+  %58 = icmp eq i32 %57, 0
+  br i1 %58, label %then14, label %merge13
 
-then12:                                           ; preds = %merge7
-  %51 = getelementptr i8, ptr %1, i64 256
-  %52 = load <2 x ptr>, ptr %51, align 8
-  store <2 x ptr> %52, ptr %progress, align 16
-  br label %merge11
+then14:                                           ; preds = %merge6
+  %59 = getelementptr i8, ptr %1, i64 256
+  %60 = load <2 x ptr>, ptr %59, align 8
+  store <2 x ptr> %60, ptr %progress, align 16
+  br label %merge13
 
-merge11:                                          ; preds = %merge7, %then12
-  %53 = getelementptr i8, ptr %1, i64 284
-  %54 = load i32, ptr %53, align 4
-  %.not88 = icmp eq i32 %54, 0
-  br i1 %.not88, label %else16, label %then15
+merge13:                                          ; preds = %merge6, %then14
+  %61 = getelementptr i8, ptr %1, i64 284
+  %62 = load i32, ptr %61, align 4
+  %.not96 = icmp eq i32 %62, 0
+  br i1 %.not96, label %else18, label %then17
 
-then15:                                           ; preds = %merge11
-  %55 = load ptr, ptr %36, align 8
+then17:                                           ; preds = %merge13
+  %63 = load ptr, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %placer.i)
-  %56 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %57 = shl i32 %56, 20
-  %58 = sext i32 %57 to i64
+  %64 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %65 = shl i32 %64, 20
+  %66 = sext i32 %65 to i64
   store ptr %layout, ptr %placer.i, align 8
   %.sroa.211.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
-  store ptr %55, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  store ptr %63, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
   store ptr %progress, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
   %.sroa.412.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
   store ptr %2, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
-  store i64 %58, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  store i64 %66, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
   %.sroa.613.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
   %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 48
-  %59 = load ptr, ptr %layout, align 8
-  %60 = getelementptr i8, ptr %59, i64 64
-  %61 = load i32, ptr %60, align 4
-  %62 = getelementptr i8, ptr %59, i64 84
-  %63 = load i32, ptr %62, align 4
-  %64 = call i32 @llvm.smax.i32(i32 %61, i32 %63)
-  %65 = getelementptr i8, ptr %59, i64 128
-  %66 = load i32, ptr %65, align 4
-  %67 = call i32 @llvm.smax.i32(i32 %64, i32 %66)
-  %68 = sext i32 %67 to i64
-  %69 = shl nsw i64 %68, 2
-  %70 = call ptr @malloc(i64 %69)
-  store ptr %70, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %71 = call ptr @calloc(i64 %68, i64 4)
-  store ptr %71, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %72 = icmp eq ptr %70, null
-  %73 = icmp eq ptr %71, null
-  %or.cond.i.i = or i1 %72, %73
+  %67 = load ptr, ptr %layout, align 8
+  %68 = getelementptr i8, ptr %67, i64 64
+  %69 = load i32, ptr %68, align 4
+  %70 = getelementptr i8, ptr %67, i64 84
+  %71 = load i32, ptr %70, align 4
+  %72 = call i32 @llvm.smax.i32(i32 %69, i32 %71)
+  %73 = getelementptr i8, ptr %67, i64 128
+  %74 = load i32, ptr %73, align 4
+  %75 = call i32 @llvm.smax.i32(i32 %72, i32 %74)
+  %76 = sext i32 %75 to i64
+  %77 = shl nsw i64 %76, 2
+  %78 = call ptr @malloc(i64 %77)
+  store ptr %78, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %79 = call ptr @calloc(i64 %76, i64 4)
+  store ptr %79, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %80 = icmp eq ptr %78, null
+  %81 = icmp eq ptr %79, null
+  %or.cond.i.i = or i1 %80, %81
   br i1 %or.cond.i.i, label %then.i.i, label %forcond.preheader.i.i
 
-forcond.preheader.i.i:                            ; preds = %then15
-  %74 = icmp sgt i32 %67, 0
-  br i1 %74, label %forbody.preheader.i.i, label %then.i94
+forcond.preheader.i.i:                            ; preds = %then17
+  %82 = icmp sgt i32 %75, 0
+  br i1 %82, label %forbody.preheader.i.i, label %then.i104
 
 forbody.preheader.i.i:                            ; preds = %forcond.preheader.i.i
-  %wide.trip.count.i.i = zext nneg i32 %67 to i64
-  %min.iters.check = icmp ult i32 %67, 32
+  %wide.trip.count.i.i = zext nneg i32 %75 to i64
+  %min.iters.check = icmp ult i32 %75, 32
   br i1 %min.iters.check, label %forbody.i.i.preheader, label %vector.ph
 
 forbody.i.i.preheader:                            ; preds = %middle.block, %forbody.preheader.i.i
@@ -59171,231 +59197,231 @@ vector.ph:                                        ; preds = %forbody.preheader.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %75 = getelementptr float, ptr %70, i64 %index
-  %76 = getelementptr i8, ptr %75, i64 32
-  %77 = getelementptr i8, ptr %75, i64 64
-  %78 = getelementptr i8, ptr %75, i64 96
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %75, align 4
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %76, align 4
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %77, align 4
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %78, align 4
+  %83 = getelementptr float, ptr %78, i64 %index
+  %84 = getelementptr i8, ptr %83, i64 32
+  %85 = getelementptr i8, ptr %83, i64 64
+  %86 = getelementptr i8, ptr %83, i64 96
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %83, align 4
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %84, align 4
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %85, align 4
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %86, align 4
   %index.next = add nuw i64 %index, 32
-  %79 = icmp eq i64 %index.next, %n.vec
-  br i1 %79, label %middle.block, label %vector.body, !llvm.loop !124
+  %87 = icmp eq i64 %index.next, %n.vec
+  br i1 %87, label %middle.block, label %vector.body, !llvm.loop !124
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
-  br i1 %cmp.n, label %then.i94, label %forbody.i.i.preheader
+  br i1 %cmp.n, label %then.i104, label %forbody.i.i.preheader
 
-then.i.i:                                         ; preds = %then15
+then.i.i:                                         ; preds = %then17
   %.not.i.i = icmp eq ptr %2, null
-  br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i
+  br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
-then2.i.i:                                        ; preds = %then.i.i
-  %80 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.694", i32 %67)
+then2.i.i106:                                     ; preds = %then.i.i
+  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.695", i32 %75)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %81, i64 1023)
-  %82 = icmp sgt i64 %81, 0
-  br i1 %82, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %89, i64 1023)
+  %90 = icmp sgt i64 %89, 0
+  br i1 %90, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
-then2.i.i.i.i:                                    ; preds = %then2.i.i
+then2.i.i.i.i:                                    ; preds = %then2.i.i106
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
-  %83 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %83, align 1
-  %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %85 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %85, i64 %84)
+"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i106
+  %91 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %91, align 1
+  %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %93 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %93, i64 %92)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$layout.place_random.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i.preheader, %forbody.i.i
   %indvars.iv.i.i = phi i64 [ %indvars.iv.next.i.i, %forbody.i.i ], [ %indvars.iv.i.i.ph, %forbody.i.i.preheader ]
-  %86 = getelementptr float, ptr %70, i64 %indvars.iv.i.i
-  store float 1.000000e+00, ptr %86, align 4
+  %94 = getelementptr float, ptr %78, i64 %indvars.iv.i.i
+  store float 1.000000e+00, ptr %94, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i94, label %forbody.i.i, !llvm.loop !125
+  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !125
 
-then.i94:                                         ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
-  %87 = getelementptr i8, ptr %0, i64 48
-  %88 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %87, float 1.000000e+00)
-  %.not.i19.i = icmp eq i32 %88, 0
+then.i104:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
+  %95 = getelementptr i8, ptr %0, i64 48
+  %96 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %95, float 1.000000e+00)
+  %.not.i19.i = icmp eq i32 %96, 0
   br i1 %.not.i19.i, label %merge.i.i, label %"$layout.place_random.exit"
 
-merge.i.i:                                        ; preds = %then.i94
-  %89 = getelementptr i8, ptr %0, i64 88
-  %90 = load ptr, ptr %89, align 8
-  %91 = load i32, ptr %60, align 4
-  %92 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %93 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %90, i32 %91, ptr %92)
-  %.not35.i.i = icmp eq i32 %93, 0
+merge.i.i:                                        ; preds = %then.i104
+  %97 = getelementptr i8, ptr %0, i64 88
+  %98 = load ptr, ptr %97, align 8
+  %99 = load i32, ptr %68, align 4
+  %100 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %101 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %98, i32 %99, ptr %100)
+  %.not35.i.i = icmp eq i32 %101, 0
   br i1 %.not35.i.i, label %merge2.i.i, label %"$layout.place_random.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %94 = getelementptr i8, ptr %0, i64 96
-  %95 = getelementptr i8, ptr %0, i64 108
-  %96 = load i32, ptr %95, align 4
-  %97 = sitofp i32 %96 to double
-  %98 = call double @sqrt(double %97)
-  %99 = fdiv double 1.000000e+00, %98
-  %100 = fptrunc double %99 to float
-  %101 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %94, float %100)
-  %.not36.i.i = icmp eq i32 %101, 0
+  %102 = getelementptr i8, ptr %0, i64 96
+  %103 = getelementptr i8, ptr %0, i64 108
+  %104 = load i32, ptr %103, align 4
+  %105 = sitofp i32 %104 to double
+  %106 = call double @sqrt(double %105)
+  %107 = fdiv double 1.000000e+00, %106
+  %108 = fptrunc double %107 to float
+  %109 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %102, float %108)
+  %.not36.i.i = icmp eq i32 %109, 0
   br i1 %.not36.i.i, label %merge7.i.i, label %"$layout.place_random.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %102 = getelementptr i8, ptr %59, i64 68
-  %103 = load i32, ptr %102, align 4
-  %104 = icmp sgt i32 %103, 0
-  br i1 %104, label %forbody.lr.ph.i.i, label %then2.i
+  %110 = getelementptr i8, ptr %67, i64 68
+  %111 = load i32, ptr %110, align 4
+  %112 = icmp sgt i32 %111, 0
+  br i1 %112, label %forbody.lr.ph.i.i, label %then2.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge7.i.i
   %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 32
-  %105 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
+  %113 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
   %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i44.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i45.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 32
-  %106 = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 12
-  %wide.trip.count.i21.i = zext nneg i32 %103 to i64
+  %114 = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 12
+  %wide.trip.count.i21.i = zext nneg i32 %111 to i64
   br label %forbody.i22.i
 
 forbody.i22.i:                                    ; preds = %merge13.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i24.i, %merge13.i.i ]
-  %107 = load ptr, ptr %22, align 8
-  %108 = getelementptr %38, ptr %107, i64 %indvars.iv.i23.i
-  %109 = load ptr, ptr %placer.i, align 8
-  %110 = load ptr, ptr %109, align 8
-  %111 = getelementptr i8, ptr %108, i64 8
-  %112 = load ptr, ptr %111, align 8
-  %113 = getelementptr i8, ptr %110, i64 64
-  %114 = load i32, ptr %113, align 4
-  %115 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %116 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %112, i32 %114, ptr %115)
-  %.not.i.i.i.i = icmp eq i32 %116, 0
+  %115 = load ptr, ptr %46, align 8
+  %116 = getelementptr %38, ptr %115, i64 %indvars.iv.i23.i
+  %117 = load ptr, ptr %placer.i, align 8
+  %118 = load ptr, ptr %117, align 8
+  %119 = getelementptr i8, ptr %116, i64 8
+  %120 = load ptr, ptr %119, align 8
+  %121 = getelementptr i8, ptr %118, i64 64
+  %122 = load i32, ptr %121, align 4
+  %123 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  %124 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %120, i32 %122, ptr %123)
+  %.not.i.i.i.i = icmp eq i32 %124, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$layout.place_random.exit"
 
 merge.i.i.i.i:                                    ; preds = %forbody.i22.i
-  %117 = getelementptr i8, ptr %108, i64 16
-  %118 = load ptr, ptr %117, align 8
-  %119 = load i32, ptr %113, align 4
-  %120 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %118, i32 %119, ptr %115)
-  %.not53.i.i.i.i = icmp eq i32 %120, 0
+  %125 = getelementptr i8, ptr %116, i64 16
+  %126 = load ptr, ptr %125, align 8
+  %127 = load i32, ptr %121, align 4
+  %128 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %126, i32 %127, ptr %123)
+  %.not53.i.i.i.i = icmp eq i32 %128, 0
   br i1 %.not53.i.i.i.i, label %merge2.i.i.i.i, label %"$layout.place_random.exit"
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %121 = getelementptr i8, ptr %110, i64 113
-  %122 = load i8, ptr %121, align 1
-  %123 = trunc i8 %122 to i1
-  br i1 %123, label %then7.i.i.i.i, label %merge6.i.i.i.i
+  %129 = getelementptr i8, ptr %118, i64 113
+  %130 = load i8, ptr %129, align 1
+  %131 = trunc i8 %130 to i1
+  br i1 %131, label %then7.i.i.i.i, label %merge6.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
-  %124 = getelementptr i8, ptr %108, i64 24
-  %125 = load ptr, ptr %124, align 8
-  %126 = getelementptr i8, ptr %110, i64 84
-  %127 = load i32, ptr %126, align 4
-  %128 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %125, i32 %127, ptr %115)
-  %.not54.i.i.i.i = icmp eq i32 %128, 0
+  %132 = getelementptr i8, ptr %116, i64 24
+  %133 = load ptr, ptr %132, align 8
+  %134 = getelementptr i8, ptr %118, i64 84
+  %135 = load i32, ptr %134, align 4
+  %136 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %133, i32 %135, ptr %123)
+  %.not54.i.i.i.i = icmp eq i32 %136, 0
   br i1 %.not54.i.i.i.i, label %merge10.i.i.i.i, label %"$layout.place_random.exit"
 
 merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
-  %129 = getelementptr i8, ptr %108, i64 32
-  %130 = load ptr, ptr %129, align 8
-  %131 = load i32, ptr %126, align 4
-  %132 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %130, i32 %131, ptr %115)
-  %.not55.i.i.i.i = icmp eq i32 %132, 0
+  %137 = getelementptr i8, ptr %116, i64 32
+  %138 = load ptr, ptr %137, align 8
+  %139 = load i32, ptr %134, align 4
+  %140 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %138, i32 %139, ptr %123)
+  %.not55.i.i.i.i = icmp eq i32 %140, 0
   br i1 %.not55.i.i.i.i, label %merge6.i.i.i.i, label %"$layout.place_random.exit"
 
 merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %merge2.i.i.i.i
-  %133 = getelementptr i8, ptr %108, i64 40
-  %134 = getelementptr i8, ptr %108, i64 52
-  %135 = load i32, ptr %134, align 4
-  %136 = sitofp i32 %135 to double
-  %137 = call double @sqrt(double %136)
-  %138 = fdiv double 1.000000e+00, %137
-  %139 = fptrunc double %138 to float
-  %140 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %133, float %139)
-  %.not56.i.i.i.i = icmp eq i32 %140, 0
-  br i1 %.not56.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$layout.place_random.exit"
-
-"$place_attention.exit.i.i.i":                    ; preds = %merge6.i.i.i.i
-  %141 = getelementptr i8, ptr %108, i64 80
-  %142 = getelementptr i8, ptr %108, i64 92
+  %141 = getelementptr i8, ptr %116, i64 40
+  %142 = getelementptr i8, ptr %116, i64 52
   %143 = load i32, ptr %142, align 4
   %144 = sitofp i32 %143 to double
   %145 = call double @sqrt(double %144)
   %146 = fdiv double 1.000000e+00, %145
   %147 = fptrunc double %146 to float
   %148 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %141, float %147)
-  %.not.i.i.i = icmp eq i32 %148, 0
+  %.not56.i.i.i.i = icmp eq i32 %148, 0
+  br i1 %.not56.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$layout.place_random.exit"
+
+"$place_attention.exit.i.i.i":                    ; preds = %merge6.i.i.i.i
+  %149 = getelementptr i8, ptr %116, i64 80
+  %150 = getelementptr i8, ptr %116, i64 92
+  %151 = load i32, ptr %150, align 4
+  %152 = sitofp i32 %151 to double
+  %153 = call double @sqrt(double %152)
+  %154 = fdiv double 1.000000e+00, %153
+  %155 = fptrunc double %154 to float
+  %156 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %149, float %155)
+  %.not.i.i.i = icmp eq i32 %156, 0
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$layout.place_random.exit"
 
 merge.i.i.i:                                      ; preds = %"$place_attention.exit.i.i.i"
-  %149 = load i8, ptr %108, align 1
-  %150 = trunc i8 %149 to i1
-  br i1 %150, label %then2.i.i.i, label %merge1.i.i.i
+  %157 = load i8, ptr %116, align 1
+  %158 = trunc i8 %157 to i1
+  br i1 %158, label %then2.i.i.i, label %merge1.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %151 = load ptr, ptr %placer.i, align 8
-  %152 = getelementptr i8, ptr %151, i64 32
-  %.val.i.i.i.i.i = load i32, ptr %152, align 4
-  %153 = icmp eq i32 %.val.i.i.i.i.i, 2
-  %154 = load ptr, ptr %151, align 8
-  %155 = getelementptr i8, ptr %154, i64 128
-  %156 = load i32, ptr %155, align 4
-  br i1 %153, label %then.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
+  %159 = load ptr, ptr %placer.i, align 8
+  %160 = getelementptr i8, ptr %159, i64 32
+  %.val.i.i.i.i.i = load i32, ptr %160, align 4
+  %161 = icmp eq i32 %.val.i.i.i.i.i, 2
+  %162 = load ptr, ptr %159, align 8
+  %163 = getelementptr i8, ptr %162, i64 128
+  %164 = load i32, ptr %163, align 4
+  br i1 %161, label %then.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %then2.i.i.i
-  %157 = getelementptr i8, ptr %151, i64 24
-  %158 = load i32, ptr %157, align 4
-  %159 = sdiv i32 %156, %158
+  %165 = getelementptr i8, ptr %159, i64 24
+  %166 = load i32, ptr %165, align 4
+  %167 = sdiv i32 %164, %166
   br label %"$Layout.num_local_experts.exit.i.i.i.i"
 
 "$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %159, %then.i.i.i.i.i ], [ %156, %then2.i.i.i ]
-  %160 = getelementptr i8, ptr %108, i64 200
-  %161 = getelementptr i8, ptr %108, i64 212
-  %162 = load i32, ptr %161, align 4
-  %163 = sitofp i32 %162 to double
-  %164 = call double @sqrt(double %163)
-  %165 = fdiv double 1.000000e+00, %164
-  %166 = fptrunc double %165 to float
-  %167 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %160, float %166)
-  %.not.i34.i.i.i = icmp eq i32 %167, 0
+  %common.ret.op.i.i.i.i.i = phi i32 [ %167, %then.i.i.i.i.i ], [ %164, %then2.i.i.i ]
+  %168 = getelementptr i8, ptr %116, i64 200
+  %169 = getelementptr i8, ptr %116, i64 212
+  %170 = load i32, ptr %169, align 4
+  %171 = sitofp i32 %170 to double
+  %172 = call double @sqrt(double %171)
+  %173 = fdiv double 1.000000e+00, %172
+  %174 = fptrunc double %173 to float
+  %175 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %168, float %174)
+  %.not.i34.i.i.i = icmp eq i32 %175, 0
   br i1 %.not.i34.i.i.i, label %merge.i36.i.i.i, label %"$layout.place_random.exit"
 
 merge.i36.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
-  %168 = getelementptr i8, ptr %108, i64 240
-  %169 = load ptr, ptr %168, align 8
-  %170 = getelementptr i8, ptr %108, i64 208
-  %171 = load i32, ptr %170, align 4
-  %172 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %173 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %169, i32 %171, ptr %172)
-  %.not31.i.i.i.i = icmp eq i32 %173, 0
+  %176 = getelementptr i8, ptr %116, i64 240
+  %177 = load ptr, ptr %176, align 8
+  %178 = getelementptr i8, ptr %116, i64 208
+  %179 = load i32, ptr %178, align 4
+  %180 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %181 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %177, i32 %179, ptr %180)
+  %.not31.i.i.i.i = icmp eq i32 %181, 0
   br i1 %.not31.i.i.i.i, label %merge2.i37.i.i.i, label %"$layout.place_random.exit"
 
 merge2.i37.i.i.i:                                 ; preds = %merge.i36.i.i.i
-  %174 = getelementptr i8, ptr %108, i64 248
-  %175 = getelementptr i8, ptr %108, i64 328
-  %176 = load i64, ptr %175, align 8
-  %177 = getelementptr i8, ptr %108, i64 336
-  %178 = load i64, ptr %177, align 8
+  %182 = getelementptr i8, ptr %116, i64 248
+  %183 = getelementptr i8, ptr %116, i64 328
+  %184 = load i64, ptr %183, align 8
+  %185 = getelementptr i8, ptr %116, i64 336
+  %186 = load i64, ptr %185, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %174, i64 16, i1 false)
-  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %108, i64 264
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %182, i64 16, i1 false)
+  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 264
   %.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %108, i64 272
+  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 272
   %.sroa.3.0.copyload.i.i.i.i = load ptr, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %108, i64 280
+  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 280
   %.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %.sroa.4.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %179 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
-  br i1 %179, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+  %187 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
+  br i1 %187, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge2.i37.i.i.i
   %.not.i.i.i.i.i = icmp eq ptr %.sroa.3.0.copyload.i.i.i.i, null
@@ -59407,16 +59433,16 @@ forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %180 = mul i64 %indvars.iv20.i.i.i.i.i, %176
-  %181 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %180
-  store ptr %181, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %182 = load i32, ptr %105, align 4
-  %183 = sitofp i32 %182 to double
-  %184 = call double @sqrt(double %183)
-  %185 = fdiv double 1.000000e+00, %184
-  %186 = fptrunc double %185 to float
-  %187 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %186)
-  %.not13.us.i.i.i.i.i = icmp eq i32 %187, 0
+  %188 = mul i64 %indvars.iv20.i.i.i.i.i, %184
+  %189 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %188
+  store ptr %189, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %190 = load i32, ptr %113, align 4
+  %191 = sitofp i32 %190 to double
+  %192 = call double @sqrt(double %191)
+  %193 = fdiv double 1.000000e+00, %192
+  %194 = fptrunc double %193 to float
+  %195 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %194)
+  %.not13.us.i.i.i.i.i = icmp eq i32 %195, 0
   br i1 %.not13.us.i.i.i.i.i, label %forcond.us.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 forcond.us.i.i.i.i.i:                             ; preds = %forbody.us.i.i.i.i.i
@@ -59433,23 +59459,23 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %188 = mul i64 %indvars.iv.i.i.i.i.i, %176
-  %189 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %188
-  store ptr %189, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %190 = mul i64 %indvars.iv.i.i.i.i.i, %178
-  %191 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %190
-  store ptr %191, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %192 = load i32, ptr %105, align 4
-  %193 = sitofp i32 %192 to double
-  %194 = call double @sqrt(double %193)
-  %195 = fdiv double 1.000000e+00, %194
-  %196 = fptrunc double %195 to float
-  %197 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %196)
-  %.not13.i.i.i.i.i = icmp eq i32 %197, 0
+  %196 = mul i64 %indvars.iv.i.i.i.i.i, %184
+  %197 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %196
+  store ptr %197, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %198 = mul i64 %indvars.iv.i.i.i.i.i, %186
+  %199 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %198
+  store ptr %199, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %200 = load i32, ptr %113, align 4
+  %201 = sitofp i32 %200 to double
+  %202 = call double @sqrt(double %201)
+  %203 = fdiv double 1.000000e+00, %202
+  %204 = fptrunc double %203 to float
+  %205 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %204)
+  %.not13.i.i.i.i.i = icmp eq i32 %205, 0
   br i1 %.not13.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 "$RandomPlacer.experts.exit.i.i.i.i":             ; preds = %forbody.i.i.i.i.i, %forbody.us.i.i.i.i.i
-  %common.ret.op.i33.i.i.i.i = phi i32 [ %187, %forbody.us.i.i.i.i.i ], [ %197, %forbody.i.i.i.i.i ]
+  %common.ret.op.i33.i.i.i.i = phi i32 [ %195, %forbody.us.i.i.i.i.i ], [ %205, %forbody.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
   br label %"$layout.place_random.exit"
@@ -59457,21 +59483,21 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i
 merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %merge2.i37.i.i.i
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %198 = getelementptr i8, ptr %108, i64 288
-  %199 = getelementptr i8, ptr %108, i64 344
-  %200 = load i64, ptr %199, align 8
-  %201 = getelementptr i8, ptr %108, i64 352
-  %202 = load i64, ptr %201, align 8
+  %206 = getelementptr i8, ptr %116, i64 288
+  %207 = getelementptr i8, ptr %116, i64 344
+  %208 = load i64, ptr %207, align 8
+  %209 = getelementptr i8, ptr %116, i64 352
+  %210 = load i64, ptr %209, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.062.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.062.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %198, i64 16, i1 false)
-  %.sroa.267.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %108, i64 304
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.062.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %206, i64 16, i1 false)
+  %.sroa.267.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 304
   %.sroa.267.0.copyload.i.i.i.i = load ptr, ptr %.sroa.267.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.368.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %108, i64 312
+  %.sroa.368.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 312
   %.sroa.368.0.copyload.i.i.i.i = load ptr, ptr %.sroa.368.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.469.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %108, i64 320
+  %.sroa.469.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 320
   %.sroa.469.0.copyload.i.i.i.i = load ptr, ptr %.sroa.469.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
-  br i1 %179, label %forbody.lr.ph.i42.i.i.i.i, label %"$place_mixture.exit.thread43.i.i.i"
+  br i1 %187, label %forbody.lr.ph.i42.i.i.i.i, label %"$place_mixture.exit.thread43.i.i.i"
 
 forbody.lr.ph.i42.i.i.i.i:                        ; preds = %merge7.i.i.i.i
   %.not.i46.i.i.i.i = icmp eq ptr %.sroa.368.0.copyload.i.i.i.i, null
@@ -59483,16 +59509,16 @@ forbody.us.i54.i.i.i.i:                           ; preds = %forbody.lr.ph.i42.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.062.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i44.i.i.i.i, align 8
   store ptr %.sroa.469.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i45.i.i.i.i, align 8
-  %203 = mul i64 %indvars.iv20.i55.i.i.i.i, %200
-  %204 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %203
-  store ptr %204, ptr %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i, align 8
-  %205 = load i32, ptr %106, align 4
-  %206 = sitofp i32 %205 to double
-  %207 = call double @sqrt(double %206)
-  %208 = fdiv double 1.000000e+00, %207
-  %209 = fptrunc double %208 to float
-  %210 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %209)
-  %.not13.us.i56.i.i.i.i = icmp eq i32 %210, 0
+  %211 = mul i64 %indvars.iv20.i55.i.i.i.i, %208
+  %212 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %211
+  store ptr %212, ptr %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i, align 8
+  %213 = load i32, ptr %114, align 4
+  %214 = sitofp i32 %213 to double
+  %215 = call double @sqrt(double %214)
+  %216 = fdiv double 1.000000e+00, %215
+  %217 = fptrunc double %216 to float
+  %218 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %217)
+  %.not13.us.i56.i.i.i.i = icmp eq i32 %218, 0
   br i1 %.not13.us.i56.i.i.i.i, label %forcond.us.i57.i.i.i.i, label %"$place_mixture.exit.i.i.i"
 
 forcond.us.i57.i.i.i.i:                           ; preds = %forbody.us.i54.i.i.i.i
@@ -59509,19 +59535,19 @@ forbody.i48.i.i.i.i:                              ; preds = %forbody.lr.ph.i42.i
   %indvars.iv.i49.i.i.i.i = phi i64 [ %indvars.iv.next.i52.i.i.i.i, %forcond.i51.i.i.i.i ], [ 0, %forbody.lr.ph.i42.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.062.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.469.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i45.i.i.i.i, align 8
-  %211 = mul i64 %indvars.iv.i49.i.i.i.i, %200
-  %212 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %211
-  store ptr %212, ptr %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i, align 8
-  %213 = mul i64 %indvars.iv.i49.i.i.i.i, %202
-  %214 = getelementptr i8, ptr %.sroa.368.0.copyload.i.i.i.i, i64 %213
-  store ptr %214, ptr %first.sroa.3.0.matrix.sroa_idx.i44.i.i.i.i, align 8
-  %215 = load i32, ptr %106, align 4
-  %216 = sitofp i32 %215 to double
-  %217 = call double @sqrt(double %216)
-  %218 = fdiv double 1.000000e+00, %217
-  %219 = fptrunc double %218 to float
-  %220 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %219)
-  %.not13.i50.i.i.i.i = icmp eq i32 %220, 0
+  %219 = mul i64 %indvars.iv.i49.i.i.i.i, %208
+  %220 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %219
+  store ptr %220, ptr %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i, align 8
+  %221 = mul i64 %indvars.iv.i49.i.i.i.i, %210
+  %222 = getelementptr i8, ptr %.sroa.368.0.copyload.i.i.i.i, i64 %221
+  store ptr %222, ptr %first.sroa.3.0.matrix.sroa_idx.i44.i.i.i.i, align 8
+  %223 = load i32, ptr %114, align 4
+  %224 = sitofp i32 %223 to double
+  %225 = call double @sqrt(double %224)
+  %226 = fdiv double 1.000000e+00, %225
+  %227 = fptrunc double %226 to float
+  %228 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %227)
+  %.not13.i50.i.i.i.i = icmp eq i32 %228, 0
   br i1 %.not13.i50.i.i.i.i, label %forcond.i51.i.i.i.i, label %"$place_mixture.exit.i.i.i"
 
 "$place_mixture.exit.thread43.i.i.i":             ; preds = %forcond.i51.i.i.i.i, %forcond.us.i57.i.i.i.i, %merge7.i.i.i.i
@@ -59530,39 +59556,39 @@ forbody.i48.i.i.i.i:                              ; preds = %forbody.lr.ph.i42.i
   br label %merge1.i.i.i
 
 "$place_mixture.exit.i.i.i":                      ; preds = %forbody.i48.i.i.i.i, %forbody.us.i54.i.i.i.i
-  %common.ret.op.i41.i.i.i.i = phi i32 [ %210, %forbody.us.i54.i.i.i.i ], [ %220, %forbody.i48.i.i.i.i ]
+  %common.ret.op.i41.i.i.i.i = phi i32 [ %218, %forbody.us.i54.i.i.i.i ], [ %228, %forbody.i48.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.062.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
   br label %"$layout.place_random.exit"
 
 merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread43.i.i.i", %merge.i.i.i
-  %221 = getelementptr i8, ptr %108, i64 136
-  %222 = load ptr, ptr %221, align 8
-  %223 = icmp eq ptr %222, null
-  br i1 %223, label %merge13.i.i, label %merge9.i.i.i
+  %229 = getelementptr i8, ptr %116, i64 136
+  %230 = load ptr, ptr %229, align 8
+  %231 = icmp eq ptr %230, null
+  br i1 %231, label %merge13.i.i, label %merge9.i.i.i
 
 merge9.i.i.i:                                     ; preds = %merge1.i.i.i
-  %224 = getelementptr i8, ptr %108, i64 120
-  %225 = getelementptr i8, ptr %108, i64 132
-  %226 = load i32, ptr %225, align 4
-  %227 = sitofp i32 %226 to double
-  %228 = call double @sqrt(double %227)
-  %229 = fdiv double 1.000000e+00, %228
-  %230 = fptrunc double %229 to float
-  %231 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %224, float %230)
-  %.not33.i.i.i = icmp eq i32 %231, 0
-  br i1 %.not33.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
-
-"$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
-  %232 = getelementptr i8, ptr %108, i64 160
-  %233 = getelementptr i8, ptr %108, i64 172
+  %232 = getelementptr i8, ptr %116, i64 120
+  %233 = getelementptr i8, ptr %116, i64 132
   %234 = load i32, ptr %233, align 4
   %235 = sitofp i32 %234 to double
   %236 = call double @sqrt(double %235)
   %237 = fdiv double 1.000000e+00, %236
   %238 = fptrunc double %237 to float
   %239 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %232, float %238)
-  %.not37.i.i = icmp eq i32 %239, 0
+  %.not33.i.i.i = icmp eq i32 %239, 0
+  br i1 %.not33.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
+
+"$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
+  %240 = getelementptr i8, ptr %116, i64 160
+  %241 = getelementptr i8, ptr %116, i64 172
+  %242 = load i32, ptr %241, align 4
+  %243 = sitofp i32 %242 to double
+  %244 = call double @sqrt(double %243)
+  %245 = fdiv double 1.000000e+00, %244
+  %246 = fptrunc double %245 to float
+  %247 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %240, float %246)
+  %.not37.i.i = icmp eq i32 %247, 0
   br i1 %.not37.i.i, label %merge13.i.i, label %"$layout.place_random.exit"
 
 merge13.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
@@ -59571,114 +59597,684 @@ merge13.i.i:                                      ; preds = %"$place_layer.exit.
   br i1 %exitcond.not.i25.i, label %then2.i, label %forbody.i22.i
 
 then2.i:                                          ; preds = %merge13.i.i, %merge7.i.i
-  %240 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
-  %241 = getelementptr i8, ptr %240, i64 136
-  %242 = load ptr, ptr %241, align 8
-  %243 = call i32 %242(ptr %55)
-  %.not.i95 = icmp eq i32 %243, 0
-  br i1 %.not.i95, label %"$layout.place_random.exit", label %then5.i
+  %248 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  %249 = getelementptr i8, ptr %248, i64 136
+  %250 = load ptr, ptr %249, align 8
+  %251 = call i32 %250(ptr %63)
+  %.not.i105 = icmp eq i32 %251, 0
+  br i1 %.not.i105, label %"$layout.place_random.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i93)
-  store i8 0, ptr %cause.i.i93, align 8
-  %244 = load ptr, ptr %placer.i, align 8
-  %245 = getelementptr i8, ptr %244, i64 16
-  %246 = load ptr, ptr %245, align 8
-  %247 = getelementptr i8, ptr %246, i64 64
-  %248 = load ptr, ptr %247, align 8
-  %249 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %248(ptr %249, ptr nonnull %cause.i.i93)
-  %250 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i27.i = icmp eq ptr %250, null
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i103)
+  store i8 0, ptr %cause.i.i103, align 8
+  %252 = load ptr, ptr %placer.i, align 8
+  %253 = getelementptr i8, ptr %252, i64 16
+  %254 = load ptr, ptr %253, align 8
+  %255 = getelementptr i8, ptr %254, i64 64
+  %256 = load ptr, ptr %255, align 8
+  %257 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  call void %256(ptr %257, ptr nonnull %cause.i.i103)
+  %258 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.not.i27.i = icmp eq ptr %258, null
   br i1 %.not.i27.i, label %"$RandomPlacer.failed.exit.i", label %then.i28.i
 
 then.i28.i:                                       ; preds = %then5.i
-  %251 = getelementptr i8, ptr %244, i64 28
-  %252 = load i32, ptr %251, align 4
-  %253 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %250, i64 1024, ptr nonnull @"$string.695", ptr nonnull @"$string.237", i32 %252, ptr nonnull %cause.i.i93)
+  %259 = getelementptr i8, ptr %252, i64 28
+  %260 = load i32, ptr %259, align 4
+  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %258, i64 1024, ptr nonnull @"$string.696", ptr nonnull @"$string.237", i32 %260, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
-  %254 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
-  %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %254, i64 1023)
-  %255 = icmp sgt i64 %254, 0
-  br i1 %255, label %then2.i.i.i32.i, label %"$printable.clean.exit.i30.i"
+  %262 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %258)
+  %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %262, i64 1023)
+  %263 = icmp sgt i64 %262, 0
+  br i1 %263, label %then2.i.i.i32.i, label %"$printable.clean.exit.i30.i"
 
 then2.i.i.i32.i:                                  ; preds = %then.i28.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i26.i, ptr nonnull align 1 %250, i64 %spec.select.i.i.i29.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i26.i, ptr nonnull align 1 %258, i64 %spec.select.i.i.i29.i, i1 false)
   br label %"$printable.clean.exit.i30.i"
 
 "$printable.clean.exit.i30.i":                    ; preds = %then2.i.i.i32.i, %then.i28.i
-  %256 = getelementptr i8, ptr %raw.i.i26.i, i64 %spec.select.i.i.i29.i
-  store i8 0, ptr %256, align 1
-  %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i)
-  %258 = ptrtoint ptr %raw.i.i26.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %250, i64 1024, i64 %258, i64 %257)
+  %264 = getelementptr i8, ptr %raw.i.i26.i, i64 %spec.select.i.i.i29.i
+  store i8 0, ptr %264, align 1
+  %265 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i)
+  %266 = ptrtoint ptr %raw.i.i26.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %258, i64 1024, i64 %266, i64 %265)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i26.i)
   br label %"$RandomPlacer.failed.exit.i"
 
 "$RandomPlacer.failed.exit.i":                    ; preds = %"$printable.clean.exit.i30.i", %then5.i
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i93)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i103)
   br label %"$layout.place_random.exit"
 
-"$layout.place_random.exit":                      ; preds = %forbody.i22.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %"$Layout.num_local_experts.exit.i.i.i.i", %merge.i36.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i94, %merge.i.i, %merge2.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %243, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i41.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i33.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %101, %merge2.i.i ], [ %93, %merge.i.i ], [ %88, %then.i94 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %167, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %173, %merge.i36.i.i.i ], [ %116, %forbody.i22.i ], [ %120, %merge.i.i.i.i ], [ %128, %then7.i.i.i.i ], [ %132, %merge10.i.i.i.i ], [ %140, %merge6.i.i.i.i ], [ %231, %merge9.i.i.i ], [ %148, %"$place_attention.exit.i.i.i" ], [ %239, %"$place_layer.exit.i.i" ]
-  %259 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %259)
-  %260 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %260)
+"$layout.place_random.exit":                      ; preds = %forbody.i22.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %"$Layout.num_local_experts.exit.i.i.i.i", %merge.i36.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i104, %merge.i.i, %merge2.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
+  %code.1.i = phi i32 [ %251, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i41.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i33.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %109, %merge2.i.i ], [ %101, %merge.i.i ], [ %96, %then.i104 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %175, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %181, %merge.i36.i.i.i ], [ %124, %forbody.i22.i ], [ %128, %merge.i.i.i.i ], [ %136, %then7.i.i.i.i ], [ %140, %merge10.i.i.i.i ], [ %148, %merge6.i.i.i.i ], [ %239, %merge9.i.i.i ], [ %156, %"$place_attention.exit.i.i.i" ], [ %247, %"$place_layer.exit.i.i" ]
+  %267 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %267)
+  %268 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %268)
   call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
-  %.not90 = icmp eq i32 %code.1.i, 0
-  br i1 %.not90, label %merge14, label %common.ret
+  %.not98 = icmp eq i32 %code.1.i, 0
+  br i1 %.not98, label %merge16, label %common.ret
 
-else16:                                           ; preds = %merge11
-  %261 = load ptr, ptr %1, align 8
-  %262 = getelementptr i8, ptr %261, i64 512
-  %263 = load ptr, ptr %36, align 8
-  %264 = call fastcc i32 @"$layout.place"(ptr nonnull %layout, ptr nonnull %22, ptr %262, ptr %263, ptr nonnull %progress, ptr %2)
-  %.not89 = icmp eq i32 %264, 0
-  br i1 %.not89, label %merge14, label %common.ret
+else18:                                           ; preds = %merge13
+  %269 = load ptr, ptr %1, align 8
+  %270 = getelementptr i8, ptr %269, i64 512
+  %271 = load ptr, ptr %34, align 8
+  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i107)
+  store ptr %layout, ptr %placer.i107, align 8
+  %.sroa.22.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 8
+  store ptr %270, ptr %.sroa.22.0.placer.sroa_idx.i, align 8
+  %.sroa.3.0.placer.sroa_idx.i108 = getelementptr inbounds i8, ptr %placer.i107, i64 16
+  store ptr %271, ptr %.sroa.3.0.placer.sroa_idx.i108, align 8
+  %.sroa.43.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 24
+  store ptr %progress, ptr %.sroa.43.0.placer.sroa_idx.i, align 8
+  %.sroa.5.0.placer.sroa_idx.i109 = getelementptr inbounds i8, ptr %placer.i107, i64 32
+  store ptr %2, ptr %.sroa.5.0.placer.sroa_idx.i109, align 8
+  %.sroa.64.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 40
+  store i32 0, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
+  %.sroa.7.0.placer.sroa_idx.i110 = getelementptr inbounds i8, ptr %placer.i107, i64 44
+  store i32 0, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
+  %272 = getelementptr i8, ptr %0, i64 136
+  %273 = load i8, ptr %272, align 1
+  %274 = trunc i8 %273 to i1
+  %275 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %276 = sext i32 %275 to i64
+  %head_rank.0.i.i = select i1 %274, i64 %276, i64 0
+  %277 = load ptr, ptr %layout, align 8
+  %278 = getelementptr i8, ptr %277, i64 114
+  %279 = load i8, ptr %278, align 1
+  %280 = trunc i8 %279 to i1
+  %spec.select.i.i112 = select i1 %280, ptr @"$string.294", ptr @"$string.299"
+  %281 = getelementptr i8, ptr %0, i64 48
+  %282 = getelementptr i8, ptr %0, i64 56
+  %283 = load i32, ptr %282, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i)
+  store ptr %281, ptr %part.i.i.i, align 8
+  %.sroa.23.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i, align 8
+  %.sroa.3.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 12
+  store i32 %283, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
+  %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
+  %284 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.294", ptr nonnull %part.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
+  %.not.i.i113 = icmp eq i32 %284, 0
+  br i1 %.not.i.i113, label %merge4.i.i, label %"$layout.place.exit.thread"
 
-merge14:                                          ; preds = %else16, %"$layout.place_random.exit"
-  %265 = getelementptr i8, ptr %0, i64 160
-  %266 = getelementptr i8, ptr %0, i64 1976
-  %267 = load <2 x ptr>, ptr %265, align 8
-  store <2 x ptr> %267, ptr %266, align 8
-  store ptr @"$string.704", ptr %27, align 8
-  store i32 -1, ptr %28, align 4
-  %268 = load i64, ptr %29, align 8
-  %269 = add i64 %268, 1
-  store i64 %269, ptr %29, align 8
-  %270 = load ptr, ptr %32, align 8
-  %271 = getelementptr i8, ptr %270, i64 136
-  %272 = load ptr, ptr %271, align 8
-  %273 = load ptr, ptr %36, align 8
-  %274 = call i32 %272(ptr %273)
-  %.val = load i8, ptr %39, align 1
-  %275 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %275, i32 9, i32 %274
-  %.not91 = icmp eq i32 %spec.select.i, 0
-  br i1 %.not91, label %merge28, label %then29
+merge4.i.i:                                       ; preds = %else18
+  %285 = getelementptr i8, ptr %0, i64 88
+  %286 = load ptr, ptr %285, align 8
+  %287 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.298", ptr nonnull @"$string.412", ptr %286)
+  %.not53.i.i = icmp eq i32 %287, 0
+  br i1 %.not53.i.i, label %merge8.i.i, label %"$layout.place.exit.thread"
 
-then29:                                           ; preds = %merge14
+merge8.i.i:                                       ; preds = %merge4.i.i
+  %288 = getelementptr i8, ptr %0, i64 96
+  %289 = getelementptr i8, ptr %0, i64 104
+  %290 = load i32, ptr %289, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i56.i.i)
+  %291 = sext i32 %290 to i64
+  %292 = mul nsw i64 %head_rank.0.i.i, %291
+  store ptr %288, ptr %part.i56.i.i, align 8
+  %.sroa.23.0.part.sroa_idx.i57.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i57.i.i, align 8
+  %.sroa.3.0.part.sroa_idx.i58.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 12
+  store i32 %290, ptr %.sroa.3.0.part.sroa_idx.i58.i.i, align 4
+  %.sroa.44.0.part.sroa_idx.i59.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 16
+  store i64 %292, ptr %.sroa.44.0.part.sroa_idx.i59.i.i, align 8
+  %.sroa.5.0.part.sroa_idx.i60.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 24
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i60.i.i, align 8
+  %293 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly %spec.select.i.i112, ptr nonnull %part.i56.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i.i)
+  %.not54.i.i = icmp eq i32 %293, 0
+  br i1 %.not54.i.i, label %merge13.i.i114, label %"$layout.place.exit.thread"
+
+merge13.i.i114:                                   ; preds = %merge8.i.i
+  %294 = load ptr, ptr %layout, align 8
+  %295 = getelementptr i8, ptr %294, i64 68
+  %296 = load i32, ptr %295, align 4
+  %297 = icmp sgt i32 %296, 0
+  br i1 %297, label %forbody.lr.ph.i.i115, label %merge17.i.i
+
+forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i114
+  %.sroa.23.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i85.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i86.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i87.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i88.i.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i90.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i91.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i92.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i93.i.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i.i32.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i33.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i34.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i35.i.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i20.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i21.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i22.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i23.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 24
+  %.sroa.24.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i25.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i26.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i.i41.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i42.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i43.i.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i.i, i64 16
+  %.sroa.2.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 16
+  %.sroa.3.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 24
+  %.sroa.4.0.gate_up.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 32
+  %.sroa.257.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 16
+  %.sroa.358.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 24
+  %.sroa.459.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 32
+  %298 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 8
+  %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 24
+  %299 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 8
+  %300 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 12
+  %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i.i49.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i50.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i.i51.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i52.i.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i.i, i64 24
+  %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 12
+  %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i.i, i64 24
+  %.sroa.24.0.part.sroa_idx.i.i62.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i64.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 24
+  %wide.trip.count.i.i116 = zext nneg i32 %296 to i64
+  %.sroa.24.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 8
+  %.sroa.3.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 12
+  %.sroa.45.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
+  %.sroa.5.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 24
+  br label %forbody.i.i117
+
+forbody.i.i117:                                   ; preds = %merge19.i.i, %forbody.lr.ph.i.i115
+  %indvars.iv.i.i118 = phi i64 [ 0, %forbody.lr.ph.i.i115 ], [ %indvars.iv.next.i.i126, %merge19.i.i ]
+  %301 = trunc nuw nsw i64 %indvars.iv.i.i118 to i32
+  store i32 %301, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
+  %302 = load ptr, ptr %46, align 8
+  %303 = getelementptr %38, ptr %302, i64 %indvars.iv.i.i118
+  %304 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %305 = load ptr, ptr %layout, align 8
+  %306 = getelementptr i8, ptr %305, i64 84
+  %307 = load i32, ptr %306, align 4
+  %.val81.i.i.i.i = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %308 = getelementptr i8, ptr %305, i64 76
+  %.val.val.i.i.i.i = load i32, ptr %308, align 4
+  %309 = sdiv i32 %.val.val.i.i.i.i, %.val81.i.i.i.i
+  %310 = mul i32 %309, %307
+  %311 = getelementptr i8, ptr %305, i64 80
+  %.val82.val.i.i.i.i = load i32, ptr %311, align 4
+  %312 = sdiv i32 %.val82.val.i.i.i.i, %.val81.i.i.i.i
+  %313 = mul i32 %312, %307
+  %314 = getelementptr i8, ptr %303, i64 8
+  %315 = load ptr, ptr %314, align 8
+  %316 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.301", ptr nonnull @"$string.412", ptr %315)
+  %.not.i.i.i.i119 = icmp eq i32 %316, 0
+  br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$layout.place.exit.thread"
+
+merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
+  %317 = getelementptr i8, ptr %303, i64 16
+  %318 = load ptr, ptr %317, align 8
+  %319 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.308", ptr nonnull @"$string.412", ptr %318)
+  %.not75.i.i.i.i = icmp eq i32 %319, 0
+  br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$layout.place.exit.thread"
+
+merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
+  %320 = load ptr, ptr %layout, align 8
+  %321 = getelementptr i8, ptr %320, i64 113
+  %322 = load i8, ptr %321, align 1
+  %323 = trunc i8 %322 to i1
+  br i1 %323, label %then7.i.i.i.i135, label %merge6.i.i.i.i122
+
+then7.i.i.i.i135:                                 ; preds = %merge2.i.i.i.i121
+  %324 = getelementptr i8, ptr %303, i64 24
+  %325 = load ptr, ptr %324, align 8
+  %326 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.306", ptr nonnull @"$string.412", ptr %325)
+  %.not76.i.i.i.i = icmp eq i32 %326, 0
+  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i136, label %"$layout.place.exit.thread"
+
+merge10.i.i.i.i136:                               ; preds = %then7.i.i.i.i135
+  %327 = getelementptr i8, ptr %303, i64 32
+  %328 = load ptr, ptr %327, align 8
+  %329 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.307", ptr nonnull @"$string.412", ptr %328)
+  %.not77.i.i.i.i = icmp eq i32 %329, 0
+  br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$layout.place.exit.thread"
+
+merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i136, %merge2.i.i.i.i121
+  %330 = getelementptr i8, ptr %303, i64 40
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
+  %331 = sext i32 %304 to i64
+  %332 = sext i32 %310 to i64
+  %333 = mul nsw i64 %332, %331
+  store ptr %330, ptr %part.i.i.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i32 %310, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
+  store i64 %333, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
+  %334 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.302", ptr nonnull %part.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
+  %.not78.i.i.i.i = icmp eq i32 %334, 0
+  br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
+
+merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
+  %335 = sext i32 %313 to i64
+  %336 = mul nsw i64 %335, %331
+  store ptr %330, ptr %part.i84.i.i.i.i, align 8
+  store i32 %310, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i.i, align 8
+  store i32 %313, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
+  store i64 %336, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
+  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.303", ptr nonnull %part.i84.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
+  %.not79.i.i.i.i = icmp eq i32 %337, 0
+  br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
+
+merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
+  %338 = add i32 %313, %310
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
+  store ptr %330, ptr %part.i89.i.i.i.i, align 8
+  store i32 %338, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i.i, align 8
+  store i32 %313, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
+  store i64 %336, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
+  %339 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.304", ptr nonnull %part.i89.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
+  %.not80.i.i.i.i = icmp eq i32 %339, 0
+  br i1 %.not80.i.i.i.i, label %"$place_attention.702.exit.i.i.i", label %"$layout.place.exit.thread"
+
+"$place_attention.702.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+  %340 = getelementptr i8, ptr %303, i64 80
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
+  %341 = getelementptr i8, ptr %303, i64 88
+  %342 = load i32, ptr %341, align 4
+  %343 = getelementptr i8, ptr %303, i64 92
+  %344 = load i32, ptr %343, align 4
+  %345 = sext i32 %344 to i64
+  %346 = mul nsw i64 %345, %331
+  store ptr %340, ptr %part.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i, align 8
+  store i32 %342, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
+  store i64 %346, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
+  %347 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.305", ptr nonnull %part.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
+  %.not.i.i.i123 = icmp eq i32 %347, 0
+  br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
+
+merge.i.i.i124:                                   ; preds = %"$place_attention.702.exit.i.i.i"
+  %348 = load i8, ptr %303, align 1
+  %349 = trunc i8 %348 to i1
+  br i1 %349, label %merge1.i.i.i128, label %then2.i.i.i125
+
+then2.i.i.i125:                                   ; preds = %merge.i.i.i124
+  %350 = getelementptr i8, ptr %303, i64 120
+  %351 = getelementptr i8, ptr %303, i64 160
+  %352 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %353 = getelementptr i8, ptr %303, i64 128
+  %354 = load i32, ptr %353, align 4
+  %355 = sdiv i32 %354, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
+  %356 = sext i32 %352 to i64
+  %357 = sext i32 %355 to i64
+  %358 = mul nsw i64 %357, %356
+  store ptr %350, ptr %part.i.i31.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i.i, align 8
+  store i32 %355, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
+  store i64 %358, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
+  %359 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.310", ptr nonnull %part.i.i31.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
+  %.not.i36.i.i.i = icmp eq i32 %359, 0
+  br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
+
+merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
+  store ptr %350, ptr %part.i19.i.i.i.i, align 8
+  store i32 %355, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
+  store i32 %355, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
+  store i64 %358, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
+  %360 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.311", ptr nonnull %part.i19.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
+  %.not18.i.i.i.i = icmp eq i32 %360, 0
+  br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
+
+merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
+  %361 = getelementptr i8, ptr %303, i64 168
+  %362 = load i32, ptr %361, align 4
+  %363 = getelementptr i8, ptr %303, i64 172
+  %364 = load i32, ptr %363, align 4
+  %365 = sext i32 %364 to i64
+  %366 = mul nsw i64 %365, %356
+  store ptr %351, ptr %part.i24.i.i.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i32 %362, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i64 %366, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
+  %367 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.312", ptr nonnull %part.i24.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
+  br label %"$place_layer.701.exit.i.i"
+
+merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
+  %368 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %.val.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
+  %369 = icmp eq i32 %.val.i.i.i.i, 2
+  %spec.select.i.i.i.i129 = select i1 %369, i32 0, i32 %368
+  %370 = getelementptr i8, ptr %303, i64 200
+  %371 = getelementptr i8, ptr %303, i64 208
+  %372 = load i32, ptr %371, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
+  store ptr %370, ptr %part.i.i40.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
+  store i32 %372, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
+  %373 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.314", ptr nonnull %part.i.i40.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
+  %.not.i44.i.i.i = icmp eq i32 %373, 0
+  br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+
+merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i128
+  %374 = getelementptr i8, ptr %303, i64 240
+  %375 = load ptr, ptr %374, align 8
+  %376 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.314", ptr nonnull @"$string.413", ptr %375)
+  %.not39.i.i.i.i = icmp eq i32 %376, 0
+  br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+
+merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
+  %.val.i.i.i.i.i130 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
+  %377 = icmp eq i32 %.val.i.i.i.i.i130, 2
+  %378 = load ptr, ptr %layout, align 8
+  %379 = getelementptr i8, ptr %378, i64 128
+  %380 = load i32, ptr %379, align 4
+  br i1 %377, label %then.i.i.i.i.i134, label %"$Layout.num_local_experts.exit.i.i.i.i131"
+
+then.i.i.i.i.i134:                                ; preds = %merge5.i.i.i.i
+  %381 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %382 = sdiv i32 %380, %381
+  br label %"$Layout.num_local_experts.exit.i.i.i.i131"
+
+"$Layout.num_local_experts.exit.i.i.i.i131":      ; preds = %then.i.i.i.i.i134, %merge5.i.i.i.i
+  %common.ret.op.i.i.i.i.i132 = phi i32 [ %382, %then.i.i.i.i.i134 ], [ %380, %merge5.i.i.i.i ]
+  %383 = icmp sgt i32 %common.ret.op.i.i.i.i.i132, 0
+  br i1 %383, label %forbody.lr.ph.i.i.i.i, label %merge6.i.i.i
+
+forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_experts.exit.i.i.i.i131"
+  %384 = getelementptr i8, ptr %303, i64 248
+  %385 = getelementptr i8, ptr %303, i64 328
+  %386 = getelementptr i8, ptr %303, i64 336
+  %.sroa.263.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 264
+  %.sroa.364.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 272
+  %.sroa.465.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 280
+  %387 = getelementptr i8, ptr %303, i64 288
+  %388 = getelementptr i8, ptr %303, i64 344
+  %389 = getelementptr i8, ptr %303, i64 352
+  %.sroa.271.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 304
+  %.sroa.372.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 312
+  %.sroa.473.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 320
+  %390 = sext i32 %spec.select.i.i.i.i129 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i132 to i64
+  br label %forbody.i.i.i.i
+
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i"
+  %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
+  %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
+  br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
+
+forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %forbody.lr.ph.i.i.i.i
+  %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forcond.i.i.i.i ]
+  %391 = load i64, ptr %385, align 8
+  %392 = load i64, ptr %386, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %384, i64 16, i1 false)
+  %.sroa.263.0.copyload.i.i.i.i = load ptr, ptr %.sroa.263.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.364.0.copyload.i.i.i.i = load ptr, ptr %.sroa.364.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.465.0.copyload.i.i.i.i = load ptr, ptr %.sroa.465.0..sroa_idx.i.i.i.i, align 8
+  %.not.i.i.i.i.i133 = icmp eq ptr %.sroa.364.0.copyload.i.i.i.i, null
+  %393 = mul i64 %392, %indvars.iv.i.i.i.i
+  %394 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i.i, i64 %393
+  %matrix.sroa.4.0.i.i.i.i.i = select i1 %.not.i.i.i.i.i133, ptr null, ptr %394
+  %395 = mul i64 %391, %indvars.iv.i.i.i.i
+  %396 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i.i, i64 %395
+  store ptr %396, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i, align 8
+  store ptr %matrix.sroa.4.0.i.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i.i, align 8
+  store ptr %.sroa.465.0.copyload.i.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i.i, align 8
+  %397 = load i64, ptr %388, align 8
+  %398 = load i64, ptr %389, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %387, i64 16, i1 false)
+  %.sroa.271.0.copyload.i.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.372.0.copyload.i.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.473.0.copyload.i.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i, align 8
+  %.not.i47.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i, null
+  %399 = mul i64 %398, %indvars.iv.i.i.i.i
+  %400 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i, i64 %399
+  %matrix.sroa.4.0.i48.i.i.i.i = select i1 %.not.i47.i.i.i.i, ptr null, ptr %400
+  %401 = mul i64 %397, %indvars.iv.i.i.i.i
+  %402 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %401
+  store ptr %402, ptr %.sroa.257.0.down.sroa_idx.i.i.i.i, align 8
+  store ptr %matrix.sroa.4.0.i48.i.i.i.i, ptr %.sroa.358.0.down.sroa_idx.i.i.i.i, align 8
+  store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %.sroa.459.0.down.sroa_idx.i.i.i.i, align 8
+  %.val.i52.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
+  %403 = icmp eq i32 %.val.i52.i.i.i.i, 2
+  br i1 %403, label %"$Layout.num_local_experts.exit.i.i.i.i.i", label %"$Layout.experts_begin.exit.i.i.i.i"
+
+"$Layout.num_local_experts.exit.i.i.i.i.i":       ; preds = %forbody.i.i.i.i
+  %404 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %405 = load ptr, ptr %layout, align 8
+  %406 = getelementptr i8, ptr %405, i64 128
+  %407 = load i32, ptr %406, align 4
+  %408 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %409 = sdiv i32 %407, %408
+  %410 = mul i32 %409, %404
+  br label %"$Layout.experts_begin.exit.i.i.i.i"
+
+"$Layout.experts_begin.exit.i.i.i.i":             ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i", %forbody.i.i.i.i
+  %common.ret.op.i53.i.i.i.i = phi i32 [ %410, %"$Layout.num_local_experts.exit.i.i.i.i.i" ], [ 0, %forbody.i.i.i.i ]
+  %411 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
+  %412 = add i32 %common.ret.op.i53.i.i.i.i, %411
+  store i32 %412, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
+  %413 = load i32, ptr %298, align 8
+  %414 = sdiv i32 %413, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
+  %415 = sext i32 %414 to i64
+  %416 = mul nsw i64 %415, %390
+  store ptr %gate_up.i.i.i.i, ptr %part.i.i.i.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  store i32 %414, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
+  store i64 %416, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  %417 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.316", ptr nonnull %part.i.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
+  %.not.i54.i.i.i.i = icmp eq i32 %417, 0
+  br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+
+merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_begin.exit.i.i.i.i"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
+  store ptr %gate_up.i.i.i.i, ptr %part.i19.i.i.i.i.i, align 8
+  store i32 %414, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
+  store i32 %414, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
+  store i64 %416, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
+  %418 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.317", ptr nonnull %part.i19.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
+  %.not18.i.i.i.i.i = icmp eq i32 %418, 0
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+
+"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
+  %419 = load i32, ptr %299, align 8
+  %420 = load i32, ptr %300, align 4
+  %421 = sext i32 %420 to i64
+  %422 = mul nsw i64 %421, %390
+  store ptr %down.i.i.i.i, ptr %part.i24.i.i.i.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  store i32 %419, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  store i64 %422, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
+  %423 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.318", ptr nonnull %part.i24.i.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
+  %.not40.i.i.i.i = icmp eq i32 %423, 0
+  br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
+
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %418, %merge.i.i.i.i.i ], [ %417, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %423, %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i" ], [ %373, %merge1.i.i.i128 ], [ %376, %merge1.i.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
+  br label %"$layout.place.exit.thread"
+
+merge6.i.i.i.loopexit:                            ; preds = %forcond.i.i.i.i
+  %.pre = load ptr, ptr %layout, align 8
+  br label %merge6.i.i.i
+
+merge6.i.i.i:                                     ; preds = %merge6.i.i.i.loopexit, %"$Layout.num_local_experts.exit.i.i.i.i131"
+  %424 = phi ptr [ %.pre, %merge6.i.i.i.loopexit ], [ %378, %"$Layout.num_local_experts.exit.i.i.i.i131" ]
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
+  %425 = getelementptr i8, ptr %424, i64 136
+  %426 = load i32, ptr %425, align 4
+  %427 = icmp eq i32 %426, 0
+  br i1 %427, label %merge19.i.i, label %merge10.i.i.i
+
+merge10.i.i.i:                                    ; preds = %merge6.i.i.i
+  %428 = getelementptr i8, ptr %303, i64 120
+  %429 = getelementptr i8, ptr %303, i64 160
+  %430 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %431 = getelementptr i8, ptr %303, i64 128
+  %432 = load i32, ptr %431, align 4
+  %433 = sdiv i32 %432, 2
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
+  %434 = sext i32 %430 to i64
+  %435 = sext i32 %433 to i64
+  %436 = mul nsw i64 %435, %434
+  store ptr %428, ptr %part.i.i48.i.i.i, align 8
+  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i.i, align 8
+  store i32 %433, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
+  store i64 %436, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
+  %437 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.320", ptr nonnull %part.i.i48.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
+  %.not.i53.i.i.i = icmp eq i32 %437, 0
+  br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
+
+merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
+  store ptr %428, ptr %part.i19.i47.i.i.i, align 8
+  store i32 %433, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i, align 8
+  store i32 %433, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
+  store i64 %436, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
+  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
+  %438 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.321", ptr nonnull %part.i19.i47.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
+  %.not18.i60.i.i.i = icmp eq i32 %438, 0
+  br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
+
+merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
+  %439 = getelementptr i8, ptr %303, i64 168
+  %440 = load i32, ptr %439, align 4
+  %441 = getelementptr i8, ptr %303, i64 172
+  %442 = load i32, ptr %441, align 4
+  %443 = sext i32 %442 to i64
+  %444 = mul nsw i64 %443, %434
+  store ptr %429, ptr %part.i24.i46.i.i.i, align 8
+  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i.i, align 8
+  store i32 %440, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
+  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
+  store i64 %444, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
+  %445 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i46.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
+  br label %"$place_layer.701.exit.i.i"
+
+"$place_layer.701.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+  %common.ret.op.i.i.i = phi i32 [ %367, %merge2.i39.i.i.i ], [ %445, %merge2.i61.i.i.i ]
+  %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
+  br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
+
+merge19.i.i:                                      ; preds = %"$place_layer.701.exit.i.i", %merge6.i.i.i
+  %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
+  %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
+  br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
+
+merge17.i.i:                                      ; preds = %merge19.i.i, %merge13.i.i114
+  %446 = load i8, ptr %.sroa.8.0.layout.sroa_idx, align 1
+  %447 = trunc i8 %446 to i1
+  br i1 %447, label %"$layout.place.exit", label %"$layout.place.exit.thread142"
+
+"$layout.place.exit.thread142":                   ; preds = %merge17.i.i
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
+  br label %merge16
+
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.701.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i135, %merge10.i.i.i.i136, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.702.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %293, %merge8.i.i ], [ %287, %merge4.i.i ], [ %284, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.701.exit.i.i" ], [ %316, %forbody.i.i117 ], [ %319, %merge.i.i.i.i120 ], [ %326, %then7.i.i.i.i135 ], [ %329, %merge10.i.i.i.i136 ], [ %334, %merge6.i.i.i.i122 ], [ %337, %merge20.i.i.i.i ], [ %339, %merge25.i.i.i.i ], [ %438, %merge.i55.i.i.i ], [ %437, %merge10.i.i.i ], [ %360, %merge.i38.i.i.i ], [ %359, %then2.i.i.i125 ], [ %347, %"$place_attention.702.exit.i.i.i" ]
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
+  br label %common.ret
+
+"$layout.place.exit":                             ; preds = %merge17.i.i
+  %448 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer.i107, ptr %46)
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
+  %.not97 = icmp eq i32 %448, 0
+  br i1 %.not97, label %merge16, label %common.ret
+
+merge16:                                          ; preds = %"$layout.place.exit.thread142", %"$layout.place.exit", %"$layout.place_random.exit"
+  %449 = getelementptr i8, ptr %0, i64 160
+  %450 = getelementptr i8, ptr %0, i64 1976
+  %451 = load <2 x ptr>, ptr %449, align 8
+  store <2 x ptr> %451, ptr %450, align 8
+  store ptr @"$string.705", ptr %25, align 8
+  store i32 -1, ptr %26, align 4
+  %452 = load i64, ptr %27, align 8
+  %453 = add i64 %452, 1
+  store i64 %453, ptr %27, align 8
+  %454 = load ptr, ptr %30, align 8
+  %455 = getelementptr i8, ptr %454, i64 136
+  %456 = load ptr, ptr %455, align 8
+  %457 = load ptr, ptr %34, align 8
+  %458 = call i32 %456(ptr %457)
+  %.val = load i8, ptr %37, align 1
+  %459 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %459, i32 9, i32 %458
+  %.not99 = icmp eq i32 %spec.select.i, 0
+  br i1 %.not99, label %merge30, label %then31
+
+then31:                                           ; preds = %merge16
   call fastcc void @"$Rank.describe_failure"(ptr nonnull %0, ptr %2)
   br label %common.ret
 
-merge28:                                          ; preds = %merge14
-  %276 = load ptr, ptr %1, align 8
-  %277 = getelementptr i8, ptr %276, i64 512
-  %278 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %277, ptr %2)
-  %.not92 = icmp eq i32 %278, 0
-  br i1 %.not92, label %merge33, label %common.ret
+merge30:                                          ; preds = %merge16
+  %460 = load ptr, ptr %1, align 8
+  %461 = getelementptr i8, ptr %460, i64 512
+  %462 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %461, ptr %2)
+  %.not100 = icmp eq i32 %462, 0
+  br i1 %.not100, label %merge35, label %common.ret
 
-merge33:                                          ; preds = %merge28
+merge35:                                          ; preds = %merge30
   store i64 %48, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %279 = load ptr, ptr %progress, align 16
-  %.not.i96 = icmp eq ptr %279, null
-  br i1 %.not.i96, label %common.ret, label %then.i97
+  %463 = load ptr, ptr %progress, align 16
+  %.not.i138 = icmp eq ptr %463, null
+  br i1 %.not.i138, label %common.ret, label %then.i139
 
-then.i97:                                         ; preds = %merge33
-  %280 = load ptr, ptr %.sroa.274.0.progress.sroa_idx, align 8
-  %281 = load i64, ptr %.sroa.475.0.progress.sroa_idx, align 8
-  call void %279(ptr %280, i64 %48, i64 %281, ptr nonnull @"$string.237")
+then.i139:                                        ; preds = %merge35
+  %464 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
+  %465 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
+  call void %463(ptr %464, i64 %48, i64 %465, ptr nonnull @"$string.237")
   br label %common.ret
 }
 
@@ -59687,7 +60283,7 @@ entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
   %bytes = alloca i64, align 8
-  %args = alloca %116, align 8
+  %args = alloca %118, align 8
   store ptr %1, ptr %args, align 8
   %3 = getelementptr i8, ptr %0, i64 32
   %4 = load i64, ptr %3, align 8
@@ -59730,7 +60326,7 @@ then.i:                                           ; preds = %then
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 28
   %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.695", ptr nonnull @"$string.237", i32 %26, ptr nonnull %cause.i)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.696", ptr nonnull @"$string.237", i32 %26, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -59786,7 +60382,7 @@ define internal fastcc i32 @"$RandomPlacer.vector"(ptr nocapture readonly %0, pt
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %117, align 8
+  %args = alloca %119, align 8
   store ptr %3, ptr %args, align 8
   %4 = getelementptr inbounds i8, ptr %args, i64 8
   store i32 0, ptr %4, align 8
@@ -59827,7 +60423,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.695", ptr nonnull @"$string.696", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.696", ptr nonnull @"$string.697", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -59850,602 +60446,6 @@ then2.i.i.i:                                      ; preds = %then.i
 "$RandomPlacer.failed.exit":                      ; preds = %then, %"$printable.clean.exit.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
-}
-
-define internal fastcc i32 @"$layout.place"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
-entry:
-  %part.i = alloca %118, align 8
-  %part.i24.i46.i.i = alloca %118, align 8
-  %part.i19.i47.i.i = alloca %118, align 8
-  %part.i.i48.i.i = alloca %118, align 8
-  %part.i24.i.i.i.i = alloca %118, align 8
-  %part.i19.i.i.i.i = alloca %118, align 8
-  %part.i.i.i.i.i = alloca %118, align 8
-  %part.i.i40.i.i = alloca %118, align 8
-  %down.i.i.i = alloca %20, align 8
-  %gate_up.i.i.i = alloca %20, align 8
-  %part.i24.i.i.i = alloca %118, align 8
-  %part.i19.i.i.i = alloca %118, align 8
-  %part.i.i31.i.i = alloca %118, align 8
-  %part.i89.i.i.i = alloca %118, align 8
-  %part.i84.i.i.i = alloca %118, align 8
-  %part.i.i.i.i = alloca %118, align 8
-  %part.i56.i = alloca %118, align 8
-  %part.i.i = alloca %118, align 8
-  %placer = alloca %119, align 8
-  store ptr %0, ptr %placer, align 8
-  %.sroa.22.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 8
-  store ptr %2, ptr %.sroa.22.0.placer.sroa_idx, align 8
-  %.sroa.3.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 16
-  store ptr %3, ptr %.sroa.3.0.placer.sroa_idx, align 8
-  %.sroa.43.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 24
-  store ptr %4, ptr %.sroa.43.0.placer.sroa_idx, align 8
-  %.sroa.5.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 32
-  store ptr %5, ptr %.sroa.5.0.placer.sroa_idx, align 8
-  %.sroa.64.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 40
-  store i32 0, ptr %.sroa.64.0.placer.sroa_idx, align 8
-  %.sroa.7.0.placer.sroa_idx = getelementptr inbounds i8, ptr %placer, i64 44
-  store i32 0, ptr %.sroa.7.0.placer.sroa_idx, align 4
-  %6 = getelementptr i8, ptr %1, i64 96
-  %7 = load i8, ptr %6, align 1
-  %8 = trunc i8 %7 to i1
-  br i1 %8, label %then.i, label %merge.i
-
-then.i:                                           ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 28
-  %10 = load i32, ptr %9, align 4
-  %11 = sext i32 %10 to i64
-  br label %merge.i
-
-merge.i:                                          ; preds = %then.i, %entry
-  %head_rank.0.i = phi i64 [ %11, %then.i ], [ 0, %entry ]
-  %12 = load ptr, ptr %0, align 8
-  %13 = getelementptr i8, ptr %12, i64 114
-  %14 = load i8, ptr %13, align 1
-  %15 = trunc i8 %14 to i1
-  %spec.select.i = select i1 %15, ptr @"$string.294", ptr @"$string.299"
-  %16 = getelementptr i8, ptr %1, i64 8
-  %17 = getelementptr i8, ptr %1, i64 16
-  %18 = load i32, ptr %17, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
-  store ptr %16, ptr %part.i.i, align 8
-  %.sroa.23.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i, align 8
-  %.sroa.3.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 12
-  store i32 %18, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
-  %.sroa.44.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i, i8 0, i64 16, i1 false)
-  %19 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.294", ptr nonnull %part.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
-  %.not.i = icmp eq i32 %19, 0
-  br i1 %.not.i, label %merge4.i, label %"$place_model.697.exit"
-
-merge4.i:                                         ; preds = %merge.i
-  %20 = getelementptr i8, ptr %1, i64 48
-  %21 = load ptr, ptr %20, align 8
-  %22 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.298", ptr nonnull @"$string.412", ptr %21)
-  %.not53.i = icmp eq i32 %22, 0
-  br i1 %.not53.i, label %merge8.i, label %"$place_model.697.exit"
-
-merge8.i:                                         ; preds = %merge4.i
-  %23 = getelementptr i8, ptr %1, i64 56
-  %24 = getelementptr i8, ptr %1, i64 64
-  %25 = load i32, ptr %24, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i56.i)
-  %26 = sext i32 %25 to i64
-  %27 = mul nsw i64 %head_rank.0.i, %26
-  store ptr %23, ptr %part.i56.i, align 8
-  %.sroa.23.0.part.sroa_idx.i57.i = getelementptr inbounds i8, ptr %part.i56.i, i64 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i57.i, align 8
-  %.sroa.3.0.part.sroa_idx.i58.i = getelementptr inbounds i8, ptr %part.i56.i, i64 12
-  store i32 %25, ptr %.sroa.3.0.part.sroa_idx.i58.i, align 4
-  %.sroa.44.0.part.sroa_idx.i59.i = getelementptr inbounds i8, ptr %part.i56.i, i64 16
-  store i64 %27, ptr %.sroa.44.0.part.sroa_idx.i59.i, align 8
-  %.sroa.5.0.part.sroa_idx.i60.i = getelementptr inbounds i8, ptr %part.i56.i, i64 24
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i60.i, align 8
-  %28 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly %spec.select.i, ptr nonnull %part.i56.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i)
-  %.not54.i = icmp eq i32 %28, 0
-  br i1 %.not54.i, label %merge13.i, label %"$place_model.697.exit"
-
-merge13.i:                                        ; preds = %merge8.i
-  %29 = load ptr, ptr %0, align 8
-  %30 = getelementptr i8, ptr %29, i64 68
-  %31 = load i32, ptr %30, align 4
-  %32 = icmp sgt i32 %31, 0
-  br i1 %32, label %forbody.lr.ph.i, label %merge17.i
-
-forbody.lr.ph.i:                                  ; preds = %merge13.i
-  %.sroa.23.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i85.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i86.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i87.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i88.i.i.i = getelementptr inbounds i8, ptr %part.i84.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i90.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i91.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i92.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i93.i.i.i = getelementptr inbounds i8, ptr %part.i89.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i32.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i33.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i34.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i35.i.i = getelementptr inbounds i8, ptr %part.i.i31.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i, i64 24
-  %.sroa.24.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i41.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i42.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i43.i.i = getelementptr inbounds i8, ptr %part.i.i40.i.i, i64 16
-  %.sroa.2.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 16
-  %.sroa.3.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 24
-  %.sroa.4.0.gate_up.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 32
-  %.sroa.257.0.down.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i, i64 16
-  %.sroa.358.0.down.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i, i64 24
-  %.sroa.459.0.down.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i, i64 32
-  %33 = getelementptr inbounds i8, ptr %gate_up.i.i.i, i64 8
-  %.sroa.23.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i, i64 24
-  %34 = getelementptr inbounds i8, ptr %down.i.i.i, i64 8
-  %35 = getelementptr inbounds i8, ptr %down.i.i.i, i64 12
-  %.sroa.24.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i.i49.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i.i50.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i.i51.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i.i52.i.i = getelementptr inbounds i8, ptr %part.i.i48.i.i, i64 24
-  %.sroa.23.0.part.sroa_idx.i20.i56.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i21.i57.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 12
-  %.sroa.44.0.part.sroa_idx.i22.i58.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i23.i59.i.i = getelementptr inbounds i8, ptr %part.i19.i47.i.i, i64 24
-  %.sroa.24.0.part.sroa_idx.i.i62.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i25.i63.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i.i64.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i26.i65.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i, i64 24
-  %wide.trip.count.i = zext nneg i32 %31 to i64
-  %.sroa.24.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 8
-  %.sroa.3.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 12
-  %.sroa.45.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 16
-  %.sroa.5.0.part.sroa_idx.i = getelementptr inbounds i8, ptr %part.i, i64 24
-  %36 = getelementptr i8, ptr %0, i64 28
-  %37 = getelementptr i8, ptr %0, i64 24
-  %38 = getelementptr i8, ptr %0, i64 32
-  %39 = getelementptr i8, ptr %0, i64 28
-  br label %forbody.i
-
-forbody.i:                                        ; preds = %merge19.i, %forbody.lr.ph.i
-  %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge19.i ]
-  %40 = trunc nuw nsw i64 %indvars.iv.i to i32
-  store i32 %40, ptr %.sroa.64.0.placer.sroa_idx, align 8
-  %41 = load ptr, ptr %1, align 8
-  %42 = getelementptr %38, ptr %41, i64 %indvars.iv.i
-  %43 = load i32, ptr %36, align 4
-  %44 = load ptr, ptr %0, align 8
-  %45 = getelementptr i8, ptr %44, i64 84
-  %46 = load i32, ptr %45, align 4
-  %.val81.i.i.i = load i32, ptr %37, align 4
-  %47 = getelementptr i8, ptr %44, i64 76
-  %.val.val.i.i.i = load i32, ptr %47, align 4
-  %48 = sdiv i32 %.val.val.i.i.i, %.val81.i.i.i
-  %49 = mul i32 %48, %46
-  %50 = getelementptr i8, ptr %44, i64 80
-  %.val82.val.i.i.i = load i32, ptr %50, align 4
-  %51 = sdiv i32 %.val82.val.i.i.i, %.val81.i.i.i
-  %52 = mul i32 %51, %46
-  %53 = getelementptr i8, ptr %42, i64 8
-  %54 = load ptr, ptr %53, align 8
-  %55 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.301", ptr nonnull @"$string.412", ptr %54)
-  %.not.i.i.i = icmp eq i32 %55, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$place_model.697.exit"
-
-merge.i.i.i:                                      ; preds = %forbody.i
-  %56 = getelementptr i8, ptr %42, i64 16
-  %57 = load ptr, ptr %56, align 8
-  %58 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.308", ptr nonnull @"$string.412", ptr %57)
-  %.not75.i.i.i = icmp eq i32 %58, 0
-  br i1 %.not75.i.i.i, label %merge2.i.i.i, label %"$place_model.697.exit"
-
-merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %59 = load ptr, ptr %0, align 8
-  %60 = getelementptr i8, ptr %59, i64 113
-  %61 = load i8, ptr %60, align 1
-  %62 = trunc i8 %61 to i1
-  br i1 %62, label %then7.i.i.i, label %merge6.i.i.i
-
-then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %63 = getelementptr i8, ptr %42, i64 24
-  %64 = load ptr, ptr %63, align 8
-  %65 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.306", ptr nonnull @"$string.412", ptr %64)
-  %.not76.i.i.i = icmp eq i32 %65, 0
-  br i1 %.not76.i.i.i, label %merge10.i.i.i, label %"$place_model.697.exit"
-
-merge10.i.i.i:                                    ; preds = %then7.i.i.i
-  %66 = getelementptr i8, ptr %42, i64 32
-  %67 = load ptr, ptr %66, align 8
-  %68 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer, ptr nonnull @"$string.307", ptr nonnull @"$string.412", ptr %67)
-  %.not77.i.i.i = icmp eq i32 %68, 0
-  br i1 %.not77.i.i.i, label %merge6.i.i.i, label %"$place_model.697.exit"
-
-merge6.i.i.i:                                     ; preds = %merge10.i.i.i, %merge2.i.i.i
-  %69 = getelementptr i8, ptr %42, i64 40
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i)
-  %70 = sext i32 %43 to i64
-  %71 = sext i32 %49 to i64
-  %72 = mul nsw i64 %71, %70
-  store ptr %69, ptr %part.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i, align 8
-  store i32 %49, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i, align 4
-  store i64 %72, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i, align 8
-  %73 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.302", ptr nonnull %part.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i)
-  %.not78.i.i.i = icmp eq i32 %73, 0
-  br i1 %.not78.i.i.i, label %merge20.i.i.i, label %"$place_model.697.exit"
-
-merge20.i.i.i:                                    ; preds = %merge6.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i)
-  %74 = sext i32 %52 to i64
-  %75 = mul nsw i64 %74, %70
-  store ptr %69, ptr %part.i84.i.i.i, align 8
-  store i32 %49, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i, align 8
-  store i32 %52, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i, align 4
-  store i64 %75, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i, align 8
-  %76 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.303", ptr nonnull %part.i84.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i)
-  %.not79.i.i.i = icmp eq i32 %76, 0
-  br i1 %.not79.i.i.i, label %merge25.i.i.i, label %"$place_model.697.exit"
-
-merge25.i.i.i:                                    ; preds = %merge20.i.i.i
-  %77 = add i32 %52, %49
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i89.i.i.i)
-  store ptr %69, ptr %part.i89.i.i.i, align 8
-  store i32 %77, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i, align 8
-  store i32 %52, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i, align 4
-  store i64 %75, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i, align 8
-  %78 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.304", ptr nonnull %part.i89.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i)
-  %.not80.i.i.i = icmp eq i32 %78, 0
-  br i1 %.not80.i.i.i, label %"$place_attention.701.exit.i.i", label %"$place_model.697.exit"
-
-"$place_attention.701.exit.i.i":                  ; preds = %merge25.i.i.i
-  %79 = getelementptr i8, ptr %42, i64 80
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i)
-  %80 = getelementptr i8, ptr %42, i64 88
-  %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %42, i64 92
-  %83 = load i32, ptr %82, align 4
-  %84 = sext i32 %83 to i64
-  %85 = mul nsw i64 %84, %70
-  store ptr %79, ptr %part.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i, align 8
-  store i32 %81, ptr %.sroa.3.0.part.sroa_idx.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i, align 8
-  store i64 %85, ptr %.sroa.5.0.part.sroa_idx.i, align 8
-  %86 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.305", ptr nonnull %part.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i)
-  %.not.i.i = icmp eq i32 %86, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$place_model.697.exit"
-
-merge.i.i:                                        ; preds = %"$place_attention.701.exit.i.i"
-  %87 = load i8, ptr %42, align 1
-  %88 = trunc i8 %87 to i1
-  br i1 %88, label %merge1.i.i, label %then2.i.i
-
-then2.i.i:                                        ; preds = %merge.i.i
-  %89 = getelementptr i8, ptr %42, i64 120
-  %90 = getelementptr i8, ptr %42, i64 160
-  %91 = load i32, ptr %36, align 4
-  %92 = getelementptr i8, ptr %42, i64 128
-  %93 = load i32, ptr %92, align 4
-  %94 = sdiv i32 %93, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i)
-  %95 = sext i32 %91 to i64
-  %96 = sext i32 %94 to i64
-  %97 = mul nsw i64 %96, %95
-  store ptr %89, ptr %part.i.i31.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i, align 8
-  store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i, align 4
-  store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i, align 8
-  %98 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.310", ptr nonnull %part.i.i31.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i)
-  %.not.i36.i.i = icmp eq i32 %98, 0
-  br i1 %.not.i36.i.i, label %merge.i38.i.i, label %"$place_model.697.exit"
-
-merge.i38.i.i:                                    ; preds = %then2.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i)
-  store ptr %89, ptr %part.i19.i.i.i, align 8
-  store i32 %94, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i, align 8
-  store i32 %94, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i, align 4
-  store i64 %97, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i, align 8
-  %99 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.311", ptr nonnull %part.i19.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i)
-  %.not18.i.i.i = icmp eq i32 %99, 0
-  br i1 %.not18.i.i.i, label %merge2.i39.i.i, label %"$place_model.697.exit"
-
-merge2.i39.i.i:                                   ; preds = %merge.i38.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  %100 = getelementptr i8, ptr %42, i64 168
-  %101 = load i32, ptr %100, align 4
-  %102 = getelementptr i8, ptr %42, i64 172
-  %103 = load i32, ptr %102, align 4
-  %104 = sext i32 %103 to i64
-  %105 = mul nsw i64 %104, %95
-  store ptr %90, ptr %part.i24.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i, align 8
-  store i32 %101, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i, align 8
-  store i64 %105, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i, align 8
-  %106 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.312", ptr nonnull %part.i24.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i)
-  br label %"$place_layer.700.exit.i"
-
-merge1.i.i:                                       ; preds = %merge.i.i
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  %107 = load i32, ptr %36, align 4
-  %.val.i.i.i = load i32, ptr %38, align 4
-  %108 = icmp eq i32 %.val.i.i.i, 2
-  %spec.select.i.i.i = select i1 %108, i32 0, i32 %107
-  %109 = getelementptr i8, ptr %42, i64 200
-  %110 = getelementptr i8, ptr %42, i64 208
-  %111 = load i32, ptr %110, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i)
-  store ptr %109, ptr %part.i.i40.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i, align 8
-  store i32 %111, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i, align 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i, i8 0, i64 16, i1 false)
-  %112 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.314", ptr nonnull %part.i.i40.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i)
-  %.not.i44.i.i = icmp eq i32 %112, 0
-  br i1 %.not.i44.i.i, label %merge1.i.i.i, label %"$place_experts.exit.thread.i.i"
-
-merge1.i.i.i:                                     ; preds = %merge1.i.i
-  %113 = getelementptr i8, ptr %42, i64 240
-  %114 = load ptr, ptr %113, align 8
-  %115 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer, ptr nonnull @"$string.314", ptr nonnull @"$string.413", ptr %114)
-  %.not39.i.i.i = icmp eq i32 %115, 0
-  br i1 %.not39.i.i.i, label %merge5.i.i.i, label %"$place_experts.exit.thread.i.i"
-
-merge5.i.i.i:                                     ; preds = %merge1.i.i.i
-  %.val.i.i.i.i = load i32, ptr %38, align 4
-  %116 = icmp eq i32 %.val.i.i.i.i, 2
-  %117 = load ptr, ptr %0, align 8
-  %118 = getelementptr i8, ptr %117, i64 128
-  %119 = load i32, ptr %118, align 4
-  br i1 %116, label %then.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i"
-
-then.i.i.i.i:                                     ; preds = %merge5.i.i.i
-  %120 = load i32, ptr %37, align 4
-  %121 = sdiv i32 %119, %120
-  br label %"$Layout.num_local_experts.exit.i.i.i"
-
-"$Layout.num_local_experts.exit.i.i.i":           ; preds = %then.i.i.i.i, %merge5.i.i.i
-  %common.ret.op.i.i.i.i = phi i32 [ %121, %then.i.i.i.i ], [ %119, %merge5.i.i.i ]
-  %122 = icmp sgt i32 %common.ret.op.i.i.i.i, 0
-  br i1 %122, label %forbody.lr.ph.i.i.i, label %merge6.i.i
-
-forbody.lr.ph.i.i.i:                              ; preds = %"$Layout.num_local_experts.exit.i.i.i"
-  %123 = getelementptr i8, ptr %42, i64 248
-  %124 = getelementptr i8, ptr %42, i64 328
-  %125 = getelementptr i8, ptr %42, i64 336
-  %.sroa.263.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 264
-  %.sroa.364.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 272
-  %.sroa.465.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 280
-  %126 = getelementptr i8, ptr %42, i64 288
-  %127 = getelementptr i8, ptr %42, i64 344
-  %128 = getelementptr i8, ptr %42, i64 352
-  %.sroa.271.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 304
-  %.sroa.372.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 312
-  %.sroa.473.0..sroa_idx.i.i.i = getelementptr i8, ptr %42, i64 320
-  %129 = sext i32 %spec.select.i.i.i to i64
-  %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
-  br label %forbody.i.i.i
-
-forcond.i.i.i:                                    ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i"
-  %indvars.iv.next.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i, %wide.trip.count.i.i.i
-  br i1 %exitcond.not.i.i.i, label %merge6.i.i, label %forbody.i.i.i
-
-forbody.i.i.i:                                    ; preds = %forcond.i.i.i, %forbody.lr.ph.i.i.i
-  %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %indvars.iv.next.i.i.i, %forcond.i.i.i ]
-  %130 = load i64, ptr %124, align 8
-  %131 = load i64, ptr %125, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %123, i64 16, i1 false)
-  %.sroa.263.0.copyload.i.i.i = load ptr, ptr %.sroa.263.0..sroa_idx.i.i.i, align 8
-  %.sroa.364.0.copyload.i.i.i = load ptr, ptr %.sroa.364.0..sroa_idx.i.i.i, align 8
-  %.sroa.465.0.copyload.i.i.i = load ptr, ptr %.sroa.465.0..sroa_idx.i.i.i, align 8
-  %.not.i.i.i.i = icmp eq ptr %.sroa.364.0.copyload.i.i.i, null
-  %132 = mul i64 %131, %indvars.iv.i.i.i
-  %133 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i, i64 %132
-  %matrix.sroa.4.0.i.i.i.i = select i1 %.not.i.i.i.i, ptr null, ptr %133
-  %134 = mul i64 %130, %indvars.iv.i.i.i
-  %135 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i, i64 %134
-  store ptr %135, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i, align 8
-  store ptr %matrix.sroa.4.0.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i, align 8
-  store ptr %.sroa.465.0.copyload.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i, align 8
-  %136 = load i64, ptr %127, align 8
-  %137 = load i64, ptr %128, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %126, i64 16, i1 false)
-  %.sroa.271.0.copyload.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i, align 8
-  %.sroa.372.0.copyload.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i, align 8
-  %.sroa.473.0.copyload.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i, align 8
-  %.not.i47.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i, null
-  %138 = mul i64 %137, %indvars.iv.i.i.i
-  %139 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i, i64 %138
-  %matrix.sroa.4.0.i48.i.i.i = select i1 %.not.i47.i.i.i, ptr null, ptr %139
-  %140 = mul i64 %136, %indvars.iv.i.i.i
-  %141 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i, i64 %140
-  store ptr %141, ptr %.sroa.257.0.down.sroa_idx.i.i.i, align 8
-  store ptr %matrix.sroa.4.0.i48.i.i.i, ptr %.sroa.358.0.down.sroa_idx.i.i.i, align 8
-  store ptr %.sroa.473.0.copyload.i.i.i, ptr %.sroa.459.0.down.sroa_idx.i.i.i, align 8
-  %.val.i52.i.i.i = load i32, ptr %38, align 4
-  %142 = icmp eq i32 %.val.i52.i.i.i, 2
-  br i1 %142, label %"$Layout.num_local_experts.exit.i.i.i.i", label %"$Layout.experts_begin.exit.i.i.i"
-
-"$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %forbody.i.i.i
-  %143 = load i32, ptr %36, align 4
-  %144 = load ptr, ptr %0, align 8
-  %145 = getelementptr i8, ptr %144, i64 128
-  %146 = load i32, ptr %145, align 4
-  %147 = load i32, ptr %37, align 4
-  %148 = sdiv i32 %146, %147
-  %149 = mul i32 %148, %143
-  br label %"$Layout.experts_begin.exit.i.i.i"
-
-"$Layout.experts_begin.exit.i.i.i":               ; preds = %"$Layout.num_local_experts.exit.i.i.i.i", %forbody.i.i.i
-  %common.ret.op.i53.i.i.i = phi i32 [ %149, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ 0, %forbody.i.i.i ]
-  %150 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %151 = add i32 %common.ret.op.i53.i.i.i, %150
-  store i32 %151, ptr %.sroa.7.0.placer.sroa_idx, align 4
-  %152 = load i32, ptr %33, align 8
-  %153 = sdiv i32 %152, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %154 = sext i32 %153 to i64
-  %155 = mul nsw i64 %154, %129
-  store ptr %gate_up.i.i.i, ptr %part.i.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %153, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
-  store i64 %155, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %156 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.316", ptr nonnull %part.i.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %.not.i54.i.i.i = icmp eq i32 %156, 0
-  br i1 %.not.i54.i.i.i, label %merge.i.i.i.i, label %"$place_experts.exit.thread.i.i"
-
-merge.i.i.i.i:                                    ; preds = %"$Layout.experts_begin.exit.i.i.i"
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  store ptr %gate_up.i.i.i, ptr %part.i19.i.i.i.i, align 8
-  store i32 %153, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
-  store i32 %153, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
-  store i64 %155, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %157 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.317", ptr nonnull %part.i19.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  %.not18.i.i.i.i = icmp eq i32 %157, 0
-  br i1 %.not18.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i", label %"$place_experts.exit.thread.i.i"
-
-"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i": ; preds = %merge.i.i.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  %158 = load i32, ptr %34, align 8
-  %159 = load i32, ptr %35, align 4
-  %160 = sext i32 %159 to i64
-  %161 = mul nsw i64 %160, %129
-  store ptr %down.i.i.i, ptr %part.i24.i.i.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %158, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 %161, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %162 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.318", ptr nonnull %part.i24.i.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  %.not40.i.i.i = icmp eq i32 %162, 0
-  br i1 %.not40.i.i.i, label %forcond.i.i.i, label %"$place_experts.exit.thread.i.i"
-
-"$place_experts.exit.thread.i.i":                 ; preds = %merge1.i.i.i, %merge1.i.i, %"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i", %merge.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i"
-  %common.ret.op.i45.ph.i.i = phi i32 [ %162, %"$anon (./terra/checkpoint/weights_place.t:165).702.exit.i.i.i" ], [ %156, %"$Layout.experts_begin.exit.i.i.i" ], [ %157, %merge.i.i.i.i ], [ %115, %merge1.i.i.i ], [ %112, %merge1.i.i ]
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  br label %"$place_model.697.exit"
-
-merge6.i.i:                                       ; preds = %forcond.i.i.i, %"$Layout.num_local_experts.exit.i.i.i"
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i)
-  %163 = load ptr, ptr %0, align 8
-  %164 = getelementptr i8, ptr %163, i64 136
-  %165 = load i32, ptr %164, align 4
-  %166 = icmp eq i32 %165, 0
-  br i1 %166, label %merge19.i, label %merge10.i.i
-
-merge10.i.i:                                      ; preds = %merge6.i.i
-  %167 = getelementptr i8, ptr %42, i64 120
-  %168 = getelementptr i8, ptr %42, i64 160
-  %169 = load i32, ptr %39, align 4
-  %170 = getelementptr i8, ptr %42, i64 128
-  %171 = load i32, ptr %170, align 4
-  %172 = sdiv i32 %171, 2
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i)
-  %173 = sext i32 %169 to i64
-  %174 = sext i32 %172 to i64
-  %175 = mul nsw i64 %174, %173
-  store ptr %167, ptr %part.i.i48.i.i, align 8
-  store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i, align 8
-  store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i, align 4
-  store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i, align 8
-  %176 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.320", ptr nonnull %part.i.i48.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i)
-  %.not.i53.i.i = icmp eq i32 %176, 0
-  br i1 %.not.i53.i.i, label %merge.i55.i.i, label %"$place_model.697.exit"
-
-merge.i55.i.i:                                    ; preds = %merge10.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
-  store ptr %167, ptr %part.i19.i47.i.i, align 8
-  store i32 %172, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i, align 8
-  store i32 %172, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i, align 4
-  store i64 %175, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i, align 8
-  store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i, align 8
-  %177 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.321", ptr nonnull %part.i19.i47.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i)
-  %.not18.i60.i.i = icmp eq i32 %177, 0
-  br i1 %.not18.i60.i.i, label %merge2.i61.i.i, label %"$place_model.697.exit"
-
-merge2.i61.i.i:                                   ; preds = %merge.i55.i.i
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  %178 = getelementptr i8, ptr %42, i64 168
-  %179 = load i32, ptr %178, align 4
-  %180 = getelementptr i8, ptr %42, i64 172
-  %181 = load i32, ptr %180, align 4
-  %182 = sext i32 %181 to i64
-  %183 = mul nsw i64 %182, %173
-  store ptr %168, ptr %part.i24.i46.i.i, align 8
-  store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i, align 8
-  store i32 %179, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i, align 4
-  store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i, align 8
-  store i64 %183, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i, align 8
-  %184 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i46.i.i)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i)
-  br label %"$place_layer.700.exit.i"
-
-"$place_layer.700.exit.i":                        ; preds = %merge2.i61.i.i, %merge2.i39.i.i
-  %common.ret.op.i.i = phi i32 [ %106, %merge2.i39.i.i ], [ %184, %merge2.i61.i.i ]
-  %.not55.i = icmp eq i32 %common.ret.op.i.i, 0
-  br i1 %.not55.i, label %merge19.i, label %"$place_model.697.exit"
-
-merge19.i:                                        ; preds = %"$place_layer.700.exit.i", %merge6.i.i
-  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
-  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %merge17.i, label %forbody.i
-
-merge17.i:                                        ; preds = %merge19.i, %merge13.i
-  %185 = getelementptr i8, ptr %0, i64 37
-  %186 = load i8, ptr %185, align 1
-  %187 = trunc i8 %186 to i1
-  br i1 %187, label %then24.i, label %"$place_model.697.exit"
-
-then24.i:                                         ; preds = %merge17.i
-  %188 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer, ptr %1)
-  br label %"$place_model.697.exit"
-
-"$place_model.697.exit":                          ; preds = %forbody.i, %merge.i.i.i, %then7.i.i.i, %merge10.i.i.i, %merge6.i.i.i, %merge20.i.i.i, %merge25.i.i.i, %"$place_attention.701.exit.i.i", %then2.i.i, %merge.i38.i.i, %merge10.i.i, %merge.i55.i.i, %"$place_layer.700.exit.i", %merge.i, %merge4.i, %merge8.i, %"$place_experts.exit.thread.i.i", %merge17.i, %then24.i
-  %common.ret.op.i = phi i32 [ %188, %then24.i ], [ 0, %merge17.i ], [ %19, %merge.i ], [ %22, %merge4.i ], [ %28, %merge8.i ], [ %common.ret.op.i45.ph.i.i, %"$place_experts.exit.thread.i.i" ], [ %common.ret.op.i.i, %"$place_layer.700.exit.i" ], [ %55, %forbody.i ], [ %58, %merge.i.i.i ], [ %65, %then7.i.i.i ], [ %68, %merge10.i.i.i ], [ %73, %merge6.i.i.i ], [ %76, %merge20.i.i.i ], [ %78, %merge25.i.i.i ], [ %177, %merge.i55.i.i ], [ %176, %merge10.i.i ], [ %99, %merge.i38.i.i ], [ %98, %then2.i.i ], [ %86, %"$place_attention.701.exit.i.i" ]
-  ret i32 %common.ret.op.i
 }
 
 define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr {
@@ -60734,7 +60734,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.698", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.699", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -60791,7 +60791,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.699", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.700", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -60817,7 +60817,7 @@ merge:                                            ; preds = %entry, %"$printable
 
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %args = alloca %117, align 8
+  %args = alloca %119, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -60999,7 +60999,7 @@ merge1:                                           ; preds = %forbody
 
 define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %args = alloca %117, align 8
+  %args = alloca %119, align 8
   %3 = load ptr, ptr %0, align 8
   %.val = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %3, i64 24
@@ -61195,7 +61195,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.705", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.706", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -61594,7 +61594,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.706", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.707", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -61790,7 +61790,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.707", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.708", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -61854,7 +61854,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.708", ptr %24, align 8
+  store ptr @"$string.709", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -61896,7 +61896,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.708", ptr %24, align 8
+  store ptr @"$string.709", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -61932,7 +61932,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 1920
-  store ptr @"$string.709", ptr %67, align 8
+  store ptr @"$string.710", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 1928
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 1936
@@ -63002,7 +63002,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.706", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.707", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -63236,7 +63236,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %172 = load i32, ptr %129, align 4
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %172)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", i32 %172)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %174, i64 1023)
@@ -63270,7 +63270,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %181 = call ptr @__errno_location()
   %182 = load i32, ptr %181, align 4
   %183 = call ptr @strerror(i32 %182)
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", ptr %183)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", ptr %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -63387,7 +63387,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", i32 %242, i32 %244)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", i32 %242, i32 %244)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -63421,7 +63421,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", i32 %252, i32 %254)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %257, i64 1023)
@@ -63530,7 +63530,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %252, i32 %254)
+  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.717", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
@@ -63757,7 +63757,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %404, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.717", i32 %252, i32 %254)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
@@ -63789,7 +63789,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %412 = call ptr @__errno_location()
   %413 = load i32, ptr %412, align 4
   %414 = call ptr @strerror(i32 %413)
-  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.713", ptr %414)
+  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", ptr %414)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %416, i64 1023)
@@ -63888,21 +63888,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %452 = getelementptr i8, ptr %0, i64 8272
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.720"(ptr %452, i64 %454)
   br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %456 = getelementptr i8, ptr %0, i64 8224
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.712"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %460 = getelementptr i8, ptr %0, i64 8200
   %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %462 = sext i32 %461 to i64
-  %463 = call fastcc zeroext i1 @"$Vector.reserve.711"(ptr %460, i64 %462)
+  %463 = call fastcc zeroext i1 @"$Vector.reserve.712"(ptr %460, i64 %462)
   br i1 %463, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -64033,7 +64033,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %513 = getelementptr i8, ptr %0, i64 8296
   %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %515 = sext i32 %514 to i64
-  %516 = call fastcc zeroext i1 @"$Vector.reserve.719"(ptr %513, i64 %515)
+  %516 = call fastcc zeroext i1 @"$Vector.reserve.720"(ptr %513, i64 %515)
   br i1 %516, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -64041,7 +64041,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", i32 %232)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.721", i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -64107,7 +64107,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.711"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.712"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -64137,7 +64137,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.719"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.720"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -64185,7 +64185,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.605", ptr nonnull @"$string.723")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.605", ptr nonnull @"$string.724")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -64412,7 +64412,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6484
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.725", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.726", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -64454,7 +64454,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.726", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.727", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -64546,7 +64546,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.728", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.729", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -65146,7 +65146,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.733", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.734", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -65264,7 +65264,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.734", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.735", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -65837,7 +65837,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.735", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.736", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -65867,7 +65867,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.736", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.737", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -65990,7 +65990,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.729", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.730", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -66023,7 +66023,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.730", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.731", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -66053,7 +66053,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.731", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.732", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -66094,7 +66094,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.732", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.733", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
