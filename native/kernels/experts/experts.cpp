@@ -144,12 +144,11 @@ int64_t launch_bytes(const glm_workspace_shape& shape) {
 
 int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
   if (shape.moe_intermediate_size <= 0 || shape.top_k <= 0) return 0;
-  glm_workspace_shape with_shared = shape;
-  with_shared.top_k += 1;
-  with_shared.num_local_experts += 1;
-  return std::max(launch_bytes(shape), launch_bytes(with_shared)) +
-         prefill_experts_scratch_bytes(with_shared) +
-         blackwell::experts_scratch_bytes(with_shared);
+  glm_workspace_shape without_shared = shape;
+  without_shared.top_k = std::max(shape.top_k - 1, 1);
+  return std::max(launch_bytes(shape), launch_bytes(without_shared)) +
+         prefill_experts_scratch_bytes(shape) +
+         blackwell::experts_scratch_bytes(shape);
 }
 
 void experts(const Context& context, const glm_experts_args& args) {
