@@ -4,12 +4,7 @@
 #include <cstdint>
 
 #include "glm/backend.h"
-
-#ifdef __CUDACC__
-#define GLM_HOST_DEVICE __host__ __device__
-#else
-#define GLM_HOST_DEVICE
-#endif
+#include "native/base/host_device.hpp"
 
 namespace glm::kernels {
 

@@ -35,10 +35,10 @@ terra RandomPlacer:failed(code : int32, what : rawstring) : int32
   return status.fail(self.message, code, "random %s could not be placed on rank %d: %.600s", what, self.layout.rank, &cause.text[0])
 end
 
-terra RandomPlacer:matrix_of_deviation(matrix : &C.glm_matrix, deviation : float) : int32
+terra RandomPlacer:fill(matrix : &C.glm_matrix, deviation : float, rank : int32) : int32
   var args : C.glm_place_random_args
   args.matrix = matrix
-  args.seed = self.next_seed
+  args.seed = [uint64](rank) * seeds_of_a_rank + self.next_seed
   args.standard_deviation = deviation
   self.next_seed = self.next_seed + 1
   var code = self.layout.backend.place_random(self.device, &args)
@@ -51,8 +51,16 @@ terra RandomPlacer:matrix_of_deviation(matrix : &C.glm_matrix, deviation : float
   return C.GLM_OK
 end
 
-terra RandomPlacer:matrix(matrix : &C.glm_matrix) : int32
-  return self:matrix_of_deviation(matrix, [float](1.0 / C.sqrt([double](matrix.columns))))
+local terra deviation_of(columns : int32) : float
+  return 1.0 / C.sqrt([double](columns))
+end
+
+terra RandomPlacer:part(matrix : &C.glm_matrix, whole_columns : int32) : int32
+  return self:fill(matrix, deviation_of(whole_columns), self.layout.rank)
+end
+
+terra RandomPlacer:whole(matrix : &C.glm_matrix, deviation : float) : int32
+  return self:fill(matrix, deviation, 0)
 end
 
 terra RandomPlacer:vector(destination : &float, count : int32, source : &float) : int32
@@ -68,14 +76,20 @@ terra RandomPlacer:vector(destination : &float, count : int32, source : &float) 
   return C.GLM_OK
 end
 
-terra RandomPlacer:experts(first : C.glm_matrix, count : int32, stride : int64, scale_stride : int64) : int32
+terra RandomPlacer:experts(
+  first : C.glm_matrix,
+  whole_columns : int32,
+  stride : int64,
+  scale_stride : int64
+) : int32
+  var count = self.layout:num_local_experts()
   for expert = 0, count do
     var matrix = first
     matrix.data = [&int8](first.data) + expert * stride
     if first.row_scale ~= nil then
       matrix.row_scale = [&float]([&int8](first.row_scale) + expert * scale_stride)
     end
-    status.try(self:matrix(&matrix))
+    status.try(self:part(&matrix, whole_columns))
   end
   return C.GLM_OK
 end
@@ -88,16 +102,16 @@ local terra place_attention(self : &RandomPlacer, weights : &LayerWeights) : int
     status.try(self:vector(weights.query_norm, c.head_dim, self.ones))
     status.try(self:vector(weights.key_norm, c.head_dim, self.ones))
   end
-  status.try(self:matrix(&weights.qkv))
-  return self:matrix(&weights.output)
+  status.try(self:part(&weights.qkv, c.hidden_size))
+  return self:part(&weights.output, c.num_heads * c.head_dim)
 end
 
 local terra place_mixture(self : &RandomPlacer, weights : &LayerWeights) : int32
-  var count = self.layout:num_local_experts()
-  status.try(self:matrix(&weights.router))
+  var c = self.layout.config
+  status.try(self:whole(&weights.router, deviation_of(c.hidden_size)))
   status.try(self:vector(weights.selection_bias, weights.router.rows, self.zeros))
-  status.try(self:experts(weights.experts_gate_up, count, weights.experts_gate_up_stride, weights.experts_gate_up_scale_stride))
-  return self:experts(weights.experts_down, count, weights.experts_down_stride, weights.experts_down_scale_stride)
+  status.try(self:experts(weights.experts_gate_up, c.hidden_size, weights.experts_gate_up_stride, weights.experts_gate_up_scale_stride))
+  return self:experts(weights.experts_down, c.moe_intermediate_size, weights.experts_down_stride, weights.experts_down_scale_stride)
 end
 
 local terra place_layer(self : &RandomPlacer, weights : &LayerWeights) : int32
@@ -108,15 +122,17 @@ local terra place_layer(self : &RandomPlacer, weights : &LayerWeights) : int32
   if weights.gate_up.data == nil then
     return C.GLM_OK
   end
-  status.try(self:matrix(&weights.gate_up))
-  return self:matrix(&weights.down)
+  var c = self.layout.config
+  var width = terralib.select(weights.is_moe, c:shared_width(), c.intermediate_size)
+  status.try(self:part(&weights.gate_up, c.hidden_size))
+  return self:part(&weights.down, width)
 end
 
 local terra place_model(self : &RandomPlacer, model : &ModelWeights) : int32
   var c = self.layout.config
-  status.try(self:matrix_of_deviation(&model.embedding, 1.0f))
+  status.try(self:whole(&model.embedding, 1.0f))
   status.try(self:vector(model.final_norm, c.hidden_size, self.ones))
-  status.try(self:matrix(&model.head))
+  status.try(self:part(&model.head, c.hidden_size))
   for layer = 0, c.num_layers do
     status.try(place_layer(self, &model.layers[layer]))
   end
@@ -143,7 +159,7 @@ terra layout.place_random(
   progress : &layout.Progress,
   message : &C.glm_message
 ) : int32
-  var placer = RandomPlacer { self, device, progress, message, self.rank * seeds_of_a_rank, nil, nil }
+  var placer = RandomPlacer { self, device, progress, message, 0, nil, nil }
   var code = fill_vectors(&placer)
   if code == C.GLM_OK then
     code = place_model(&placer, model)

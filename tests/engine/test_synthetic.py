@@ -44,6 +44,23 @@ def test_layers_are_cut(num_layers, world_size):
         assert np.isfinite(logits).all()
 
 
+@pytest.mark.parametrize("layout", ["expert_parallel", "tensor_parallel"])
+def test_activations_are_as_large_over_any_number_of_ranks(layout):
+    """Rank 0 has one rank's embedding and the first part of its head, and all else of its own.
+
+    So what its logits have in common with one rank's is the embedding's share of the activations.
+    """
+    logits = []
+    for world_size in (1, 2, 4, 8):
+        chosen = synthetic_options(world_size=world_size, expert_layout=layout, max_seq=256)
+        with Engine(chosen) as engine:
+            _, rows = engine.prefill(list(range(5, 205)), all_positions=True)
+        logits.append(rows[:, : rows.shape[1] // 8].ravel())
+    shares = [np.corrcoef(logits[0], others)[0, 1] for others in logits[1:]]
+    assert min(shares) > 0.2
+    assert max(shares) - min(shares) < 0.03
+
+
 def test_a_plan_is_cut_too():
     planned = plan(EngineOptions(LARGE, device="cpu", synthetic=True, num_layers=3))
     whole = plan(EngineOptions(LARGE, device="cpu", synthetic=True))

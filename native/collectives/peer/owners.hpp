@@ -1,7 +1,10 @@
 #ifndef GLM_COLLECTIVES_PEER_OWNERS_HPP
 #define GLM_COLLECTIVES_PEER_OWNERS_HPP
 
+#include <algorithm>
 #include <cstdint>
+
+#include "native/base/host_device.hpp"
 
 namespace glm::collectives {
 
@@ -35,10 +38,20 @@ constexpr bool every_rank_owns_a_row() {
 
 static_assert(every_rank_owns_a_row());
 
-constexpr uint32_t blocks_that_share_owned_rows(uint32_t num_blocks,
-                                                uint32_t num_rows) {
-  return num_rows > num_blocks && num_blocks % 2 == 0 ? num_blocks - 1
-                                                      : num_blocks;
+GLM_HOST_DEVICE constexpr int32_t place_of_part(int32_t world_size,
+                                                int32_t row) {
+  return 2 * (row / world_size);
+}
+
+GLM_HOST_DEVICE constexpr int32_t place_of_sum(int32_t world_size,
+                                               int32_t row) {
+  return place_of_part(world_size, row) + 1;
+}
+
+constexpr int32_t num_places_of(int32_t world_size, int32_t num_rows) {
+  const int32_t with_owners = place_of_part(world_size, num_rows - 1) + 2;
+  const int32_t without = std::min(num_rows, rows_of_owners(world_size) - 1);
+  return num_rows == 0 ? 0 : std::max(with_owners, without);
 }
 
 template <int32_t world_size>

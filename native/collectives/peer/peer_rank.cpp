@@ -124,7 +124,7 @@ Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
   exchange.has_owners = have_owners(world_size(), part.num_rows);
   exchange.row_chunks = row_chunks(part.width);
   exchange.received = place(rank_ == 0 ? 1 : 0, rank_);
-  exchange.chunks_apart = region_shape_.rows_of(turn) * exchange.row_chunks;
+  exchange.chunks_apart = region_shape_.places_of(turn) * exchange.row_chunks;
   exchange.stop = stop();
   for (int32_t peer = 0; peer < world_size(); ++peer)
     if (peer != rank_) exchange.sent[peer] = at(peer, place(rank_, peer));
@@ -156,6 +156,7 @@ PeerRows PeerRank::reserve_exchange(const char* where, const PartOfSum& part) {
     rows.of[rows.count++] = exchange.sent[(rank_ + step) % world_size()];
   if (!exchange.has_owners) return rows;
   rows.num_owners = world_size();
+  rows.width = part.width;
   rows.first_owner = world_size() - 1 - rank_;
   return rows;
 }

@@ -11,6 +11,7 @@ struct PeerRows {
   int32_t count;
   int32_t num_owners;
   int32_t first_owner;
+  int32_t width;
   void* of[kMaxRanks - 1];
 };
 

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "native/collectives/peer/owners.hpp"
 #include "native/collectives/peer/turns.hpp"
 
 namespace glm::collectives {
 
-constexpr int32_t kMostRowsReceived = 8192;
+constexpr int32_t kMostRows = 8192;
 
 struct RegionShape {
   int32_t world_size = 1;
@@ -18,18 +19,22 @@ struct RegionShape {
   int32_t rows_of(int32_t turn) const {
     return turn == kFirstOfGraph ? num_graph_rows : num_rows;
   }
+  int32_t places_of(int32_t turn) const {
+    return num_places_of(world_size, rows_of(turn));
+  }
   int64_t num_places() const {
-    return begin_of(kNumTurns - 1) + int64_t{num_senders()} * num_graph_rows;
+    return begin_of(kFirstOfGraph) +
+           int64_t{num_senders()} * places_of(kFirstOfGraph);
   }
   int64_t place_of(int32_t turn, int32_t sender, int32_t receiver) const {
     const int32_t number = sender < receiver ? sender : sender - 1;
-    return begin_of(turn) + int64_t{number} * rows_of(turn);
+    return begin_of(turn) + int64_t{number} * places_of(turn);
   }
 
  private:
   int32_t num_senders() const { return world_size - 1; }
   int64_t begin_of(int32_t turn) const {
-    return int64_t{turn} * num_senders() * num_rows;
+    return int64_t{turn} * num_senders() * num_places_of(world_size, num_rows);
   }
 };
 
@@ -40,9 +45,8 @@ inline bool are_equal(const RegionShape& a, const RegionShape& b) {
 
 inline RegionShape region_shape(int32_t world_size, int32_t max_step_tokens,
                                 int32_t max_sequences) {
-  if (world_size == 1) return {};
-  const int32_t rows =
-      std::min(max_step_tokens, kMostRowsReceived / (world_size - 1));
+  if (world_size <= 1) return {};
+  const int32_t rows = std::min(max_step_tokens, kMostRows);
   return {world_size, rows, std::min(max_sequences, rows)};
 }
 

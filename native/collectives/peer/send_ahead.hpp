@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "native/collectives/peer/canonical_nans.hpp"
+#include "native/collectives/peer/owners.hpp"
 #include "native/collectives/peer/peer_rows.hpp"
 #include "native/ptx/system_memory.hpp"
 
@@ -23,6 +24,8 @@ __device__ inline void send_ahead(const PeerRows& peers, int32_t row,
   if (peers.num_owners > 0) {
     begin = (row + peers.first_owner) % peers.num_owners;
     end = min(begin + 1, peers.count);
+    element +=
+        int64_t{place_of_part(peers.num_owners, row) - row} * peers.width;
   }
 #pragma unroll 1
   for (int32_t i = begin; i < end; ++i)

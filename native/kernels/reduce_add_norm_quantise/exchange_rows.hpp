@@ -18,9 +18,14 @@ using collectives::Parts;
 using rows::Bf16Chunk;
 using rows::FloatChunk;
 
-__device__ inline int32_t exchanged_chunk(const Exchange& exchange, int32_t row,
-                                          int32_t begin) {
-  return row * exchange.row_chunks + begin / rows::kChunkElements;
+template <int32_t world_size, bool has_owners>
+__device__ inline int32_t place_of_part(int32_t row) {
+  return has_owners ? collectives::place_of_part(world_size, row) : row;
+}
+
+__device__ inline int32_t exchanged_chunk(const Exchange& exchange,
+                                          int32_t place, int32_t begin) {
+  return place * exchange.row_chunks + begin / rows::kChunkElements;
 }
 
 template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
@@ -31,7 +36,8 @@ __device__ inline void send_row(const NormRows& args, int32_t row) {
     const int32_t begin = rows::chunk_begin(i);
     if (begin >= args.width) continue;
     const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
-    const int32_t chunk = exchanged_chunk(args.exchange, row, begin);
+    const int32_t chunk = exchanged_chunk(
+        args.exchange, place_of_part<world_size, has_owners>(row), begin);
     const uint4 words =
         collectives::with_canonical_nans(rows::same_bits<uint4>(delta));
     if constexpr (has_owners)
@@ -60,17 +66,19 @@ __device__ inline void send_before(const NormRows& args, int32_t row) {
 
 template <int32_t world_size, bool has_owners, bool aligned>
 __device__ inline void prefetch_next_row(const NormRows& args, int32_t row) {
+  const int32_t next = row + static_cast<int32_t>(gridDim.x);
+  if (next >= args.num_tokens) return;
   if constexpr (has_owners)
-    if (!collectives::owns<world_size>(args.exchange, row + gridDim.x)) return;
-  rows::prefetch_next<aligned>(args.residual, row, args.num_tokens, args.width);
-  rows::prefetch_next<aligned>(args.delta, row, args.num_tokens, args.width);
+    if (!collectives::owns<world_size>(args.exchange, next)) return;
+  rows::prefetch_row<aligned>(args.residual, next, args.width);
+  rows::prefetch_row<aligned>(args.delta, next, args.width);
   if (world_size == 1 || !args.exchange.is_sent) return;
 #pragma unroll 1
   for (int32_t i = 0; i < world_size - 1; ++i)
-    rows::prefetch_next<aligned>(
-        reinterpret_cast<const __nv_bfloat16*>(
-            collectives::place_of(args.exchange, i, 0)),
-        row, args.num_tokens, args.width);
+    rows::prefetch_row<aligned>(reinterpret_cast<const __nv_bfloat16*>(
+                                    collectives::place_of(args.exchange, i, 0)),
+                                place_of_part<world_size, has_owners>(next),
+                                args.width);
 }
 
 template <int32_t world_size>
@@ -100,10 +108,12 @@ __device__ inline Bf16Chunk new_residual(const Exchange& exchange,
 }
 
 template <int32_t world_size>
-__device__ inline void send_sum(const Exchange& exchange, int32_t chunk,
-                                const Bf16Chunk& sum) {
+__device__ inline void send_sum(const Exchange& exchange, int32_t row,
+                                int32_t begin, const Bf16Chunk& sum) {
   collectives::send<world_size>(
-      exchange, chunk,
+      exchange,
+      exchanged_chunk(exchange, collectives::place_of_sum(world_size, row),
+                      begin),
       collectives::with_canonical_nans(rows::same_bits<uint4>(sum)));
 }
 
@@ -115,7 +125,8 @@ __device__ inline void add_parts(const NormRows& args, int32_t row,
     const int32_t begin = rows::chunk_begin(i);
     chunks[i] = {};
     if (begin >= args.width) continue;
-    const int32_t chunk = exchanged_chunk(args.exchange, row, begin);
+    const int32_t chunk = exchanged_chunk(
+        args.exchange, place_of_part<world_size, has_owners>(row), begin);
     auto parts = collectives::look<world_size>(args.exchange, chunk);
     const Bf16Chunk residual = load_residual<aligned>(args, row, begin);
     const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
@@ -124,7 +135,7 @@ __device__ inline void add_parts(const NormRows& args, int32_t row,
     chunks[i] = new_residual(args.exchange, residual, delta, parts);
     if constexpr (has_owners)
       if (!args.exchange.is_summed)
-        send_sum<world_size>(args.exchange, chunk, chunks[i]);
+        send_sum<world_size>(args.exchange, row, begin, chunks[i]);
     collectives::clear<world_size>(args.exchange, chunk);
     store_residual<aligned>(args, row, begin, chunks[i]);
   }
@@ -141,7 +152,8 @@ __device__ inline void take_sum(const NormRows& args, int32_t row,
     if (begin >= args.width) continue;
     chunks[i] = rows::same_bits<Bf16Chunk>(collectives::receive_from(
         args.exchange, collectives::owner_of<world_size>(row),
-        exchanged_chunk(args.exchange, row, begin)));
+        exchanged_chunk(args.exchange,
+                        collectives::place_of_sum(world_size, row), begin)));
     store_residual<aligned>(args, row, begin, chunks[i]);
   }
 }
@@ -161,9 +173,10 @@ __device__ inline void send_sum_of_row(const NormRows& args, int32_t row) {
   for (int32_t i = 0; i < num_chunks; ++i) {
     const int32_t begin = rows::chunk_begin(i);
     if (begin >= args.width) continue;
-    const int32_t chunk = exchanged_chunk(args.exchange, row, begin);
+    const int32_t chunk = exchanged_chunk(
+        args.exchange, place_of_part<world_size, true>(row), begin);
     send_sum<world_size>(
-        args.exchange, chunk,
+        args.exchange, row, begin,
         new_residual(args.exchange, load_residual<aligned>(args, row, begin),
                      load_delta<aligned>(args, row, begin),
                      collectives::look<world_size>(args.exchange, chunk)));

@@ -188,15 +188,11 @@ void launch_chunks(const Context& context, const NormRows& given,
       {given.residual, given.delta, given.weight, given.plain, given.codes});
   rows::with_chunks<num_chunks...>(
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        auto kernel =
+        rows::launch_rows(
+            kWhere, context, given.num_tokens, shape,
             kernel_of<work, world_size, has_owners, decltype(chunks)::value,
-                      decltype(is_fast)::value>();
-        LaunchShape blocks =
-            rows::grid_of(context, kWhere, given.num_tokens, shape, kernel);
-        if constexpr (has_owners)
-          blocks.grid.x = collectives::blocks_that_share_owned_rows(
-              blocks.grid.x, static_cast<uint32_t>(given.num_tokens));
-        launch(kWhere, context.stream, blocks, kernel, given);
+                      decltype(is_fast)::value>(),
+            given);
       });
 }
 

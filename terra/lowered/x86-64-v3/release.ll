@@ -58982,10 +58982,10 @@ entry:
   %part.i56.i.i = alloca %114, align 8
   %part.i.i.i = alloca %114, align 8
   %placer.i107 = alloca %115, align 8
-  %raw.i.i26.i = alloca [1024 x i8], align 1
+  %raw.i.i25.i = alloca [1024 x i8], align 1
   %cause.i.i103 = alloca %4, align 8
   %matrix.i34.i.i.i.i = alloca %20, align 8
-  %.sroa.062.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
+  %.sroa.066.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %matrix.i.i.i.i.i = alloca %20, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
@@ -59073,8 +59073,8 @@ and.rhs.i:                                        ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i139, %merge35, %"$layout.place.exit.thread", %"$allocate.exit", %merge30, %"$layout.place.exit", %"$layout.place_random.exit", %merge, %"$printable.clean.exit", %then7, %then31
-  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %47, %merge ], [ %code.1.i, %"$layout.place_random.exit" ], [ %448, %"$layout.place.exit" ], [ %462, %merge30 ], [ %common.ret.op.i.i.ph, %"$layout.place.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i139 ]
+common.ret:                                       ; preds = %then.i143, %merge35, %"$layout.place.exit.thread", %"$allocate.exit", %merge30, %"$layout.place.exit", %"$layout.place_random.exit", %merge, %"$printable.clean.exit", %then7, %then31
+  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %47, %merge ], [ %code.1.i, %"$layout.place_random.exit" ], [ %486, %"$layout.place.exit" ], [ %500, %merge30 ], [ %common.ret.op.i.i.ph, %"$layout.place.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i143 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$Plan.layout.exit"
@@ -59144,47 +59144,44 @@ merge13:                                          ; preds = %merge6, %then14
 then17:                                           ; preds = %merge13
   %63 = load ptr, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 56, ptr nonnull %placer.i)
-  %64 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %65 = shl i32 %64, 20
-  %66 = sext i32 %65 to i64
   store ptr %layout, ptr %placer.i, align 8
-  %.sroa.211.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
-  store ptr %63, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
+  %.sroa.210.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 8
+  store ptr %63, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 16
   store ptr %progress, ptr %.sroa.3.0.placer.sroa_idx.i, align 8
-  %.sroa.412.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
-  store ptr %2, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
+  %.sroa.411.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 24
+  store ptr %2, ptr %.sroa.411.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 32
-  store i64 %66, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
-  %.sroa.613.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
+  %.sroa.612.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 40
   %.sroa.7.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i, i64 48
-  %67 = load ptr, ptr %layout, align 8
-  %68 = getelementptr i8, ptr %67, i64 64
-  %69 = load i32, ptr %68, align 4
-  %70 = getelementptr i8, ptr %67, i64 84
+  store i64 0, ptr %.sroa.5.0.placer.sroa_idx.i, align 8
+  %64 = load ptr, ptr %layout, align 8
+  %65 = getelementptr i8, ptr %64, i64 64
+  %66 = load i32, ptr %65, align 4
+  %67 = getelementptr i8, ptr %64, i64 84
+  %68 = load i32, ptr %67, align 4
+  %69 = call i32 @llvm.smax.i32(i32 %66, i32 %68)
+  %70 = getelementptr i8, ptr %64, i64 128
   %71 = load i32, ptr %70, align 4
   %72 = call i32 @llvm.smax.i32(i32 %69, i32 %71)
-  %73 = getelementptr i8, ptr %67, i64 128
-  %74 = load i32, ptr %73, align 4
-  %75 = call i32 @llvm.smax.i32(i32 %72, i32 %74)
-  %76 = sext i32 %75 to i64
-  %77 = shl nsw i64 %76, 2
-  %78 = call ptr @malloc(i64 %77)
-  store ptr %78, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %79 = call ptr @calloc(i64 %76, i64 4)
-  store ptr %79, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %80 = icmp eq ptr %78, null
-  %81 = icmp eq ptr %79, null
-  %or.cond.i.i = or i1 %80, %81
+  %73 = sext i32 %72 to i64
+  %74 = shl nsw i64 %73, 2
+  %75 = call ptr @malloc(i64 %74)
+  store ptr %75, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  %76 = call ptr @calloc(i64 %73, i64 4)
+  store ptr %76, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %77 = icmp eq ptr %75, null
+  %78 = icmp eq ptr %76, null
+  %or.cond.i.i = or i1 %77, %78
   br i1 %or.cond.i.i, label %then.i.i, label %forcond.preheader.i.i
 
 forcond.preheader.i.i:                            ; preds = %then17
-  %82 = icmp sgt i32 %75, 0
-  br i1 %82, label %forbody.preheader.i.i, label %then.i104
+  %79 = icmp sgt i32 %72, 0
+  br i1 %79, label %forbody.preheader.i.i, label %then.i104
 
 forbody.preheader.i.i:                            ; preds = %forcond.preheader.i.i
-  %wide.trip.count.i.i = zext nneg i32 %75 to i64
-  %min.iters.check = icmp ult i32 %75, 32
+  %wide.trip.count.i.i = zext nneg i32 %72 to i64
+  %min.iters.check = icmp ult i32 %72, 32
   br i1 %min.iters.check, label %forbody.i.i.preheader, label %vector.ph
 
 forbody.i.i.preheader:                            ; preds = %middle.block, %forbody.preheader.i.i
@@ -59197,17 +59194,17 @@ vector.ph:                                        ; preds = %forbody.preheader.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %83 = getelementptr float, ptr %78, i64 %index
-  %84 = getelementptr i8, ptr %83, i64 32
-  %85 = getelementptr i8, ptr %83, i64 64
-  %86 = getelementptr i8, ptr %83, i64 96
+  %80 = getelementptr float, ptr %75, i64 %index
+  %81 = getelementptr i8, ptr %80, i64 32
+  %82 = getelementptr i8, ptr %80, i64 64
+  %83 = getelementptr i8, ptr %80, i64 96
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %80, align 4
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %81, align 4
+  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %82, align 4
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %83, align 4
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %84, align 4
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %85, align 4
-  store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %86, align 4
   %index.next = add nuw i64 %index, 32
-  %87 = icmp eq i64 %index.next, %n.vec
-  br i1 %87, label %middle.block, label %vector.body, !llvm.loop !124
+  %84 = icmp eq i64 %index.next, %n.vec
+  br i1 %84, label %middle.block, label %vector.body, !llvm.loop !124
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -59218,453 +59215,504 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %88 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.695", i32 %75)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.695", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %89, i64 1023)
-  %90 = icmp sgt i64 %89, 0
-  br i1 %90, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
+  %87 = icmp sgt i64 %86, 0
+  br i1 %87, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i106
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i106
-  %91 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %91, align 1
-  %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %93 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %93, i64 %92)
+  %88 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %88, align 1
+  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %90 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %90, i64 %89)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$layout.place_random.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i.preheader, %forbody.i.i
   %indvars.iv.i.i = phi i64 [ %indvars.iv.next.i.i, %forbody.i.i ], [ %indvars.iv.i.i.ph, %forbody.i.i.preheader ]
-  %94 = getelementptr float, ptr %78, i64 %indvars.iv.i.i
-  store float 1.000000e+00, ptr %94, align 4
+  %91 = getelementptr float, ptr %75, i64 %indvars.iv.i.i
+  store float 1.000000e+00, ptr %91, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
   br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !125
 
 then.i104:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
-  %95 = getelementptr i8, ptr %0, i64 48
-  %96 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %95, float 1.000000e+00)
-  %.not.i19.i = icmp eq i32 %96, 0
-  br i1 %.not.i19.i, label %merge.i.i, label %"$layout.place_random.exit"
+  %92 = getelementptr i8, ptr %0, i64 48
+  %93 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %92, float 1.000000e+00, i32 0)
+  %.not.i18.i = icmp eq i32 %93, 0
+  br i1 %.not.i18.i, label %merge.i.i, label %"$layout.place_random.exit"
 
 merge.i.i:                                        ; preds = %then.i104
-  %97 = getelementptr i8, ptr %0, i64 88
-  %98 = load ptr, ptr %97, align 8
-  %99 = load i32, ptr %68, align 4
-  %100 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %101 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %98, i32 %99, ptr %100)
-  %.not35.i.i = icmp eq i32 %101, 0
-  br i1 %.not35.i.i, label %merge2.i.i, label %"$layout.place_random.exit"
+  %94 = getelementptr i8, ptr %0, i64 88
+  %95 = load ptr, ptr %94, align 8
+  %96 = load i32, ptr %65, align 4
+  %97 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  %98 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %95, i32 %96, ptr %97)
+  %.not36.i.i = icmp eq i32 %98, 0
+  br i1 %.not36.i.i, label %merge2.i.i, label %"$layout.place_random.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %102 = getelementptr i8, ptr %0, i64 96
-  %103 = getelementptr i8, ptr %0, i64 108
-  %104 = load i32, ptr %103, align 4
-  %105 = sitofp i32 %104 to double
-  %106 = call double @sqrt(double %105)
-  %107 = fdiv double 1.000000e+00, %106
-  %108 = fptrunc double %107 to float
-  %109 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %102, float %108)
-  %.not36.i.i = icmp eq i32 %109, 0
-  br i1 %.not36.i.i, label %merge7.i.i, label %"$layout.place_random.exit"
+  %99 = getelementptr i8, ptr %0, i64 96
+  %100 = load i32, ptr %65, align 4
+  %101 = sitofp i32 %100 to double
+  %102 = call double @sqrt(double %101)
+  %103 = fdiv double 1.000000e+00, %102
+  %104 = fptrunc double %103 to float
+  %105 = load ptr, ptr %placer.i, align 8
+  %106 = getelementptr i8, ptr %105, i64 28
+  %107 = load i32, ptr %106, align 4
+  %108 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %99, float %104, i32 %107)
+  %.not37.i.i = icmp eq i32 %108, 0
+  br i1 %.not37.i.i, label %merge7.i.i, label %"$layout.place_random.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %110 = getelementptr i8, ptr %67, i64 68
-  %111 = load i32, ptr %110, align 4
-  %112 = icmp sgt i32 %111, 0
-  br i1 %112, label %forbody.lr.ph.i.i, label %then2.i
+  %109 = getelementptr i8, ptr %64, i64 68
+  %110 = load i32, ptr %109, align 4
+  %111 = icmp sgt i32 %110, 0
+  br i1 %111, label %forbody.lr.ph.i.i, label %then2.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge7.i.i
   %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 16
   %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 24
   %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 32
-  %113 = getelementptr inbounds i8, ptr %matrix.i.i.i.i.i, i64 12
-  %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 16
-  %first.sroa.3.0.matrix.sroa_idx.i44.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 24
-  %first.sroa.5.0.matrix.sroa_idx.i45.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 32
-  %114 = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 12
-  %wide.trip.count.i21.i = zext nneg i32 %111 to i64
-  br label %forbody.i22.i
+  %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 16
+  %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 24
+  %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i = getelementptr inbounds i8, ptr %matrix.i34.i.i.i.i, i64 32
+  %wide.trip.count.i20.i = zext nneg i32 %110 to i64
+  br label %forbody.i21.i
 
-forbody.i22.i:                                    ; preds = %merge13.i.i, %forbody.lr.ph.i.i
-  %indvars.iv.i23.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i24.i, %merge13.i.i ]
-  %115 = load ptr, ptr %46, align 8
-  %116 = getelementptr %38, ptr %115, i64 %indvars.iv.i23.i
-  %117 = load ptr, ptr %placer.i, align 8
-  %118 = load ptr, ptr %117, align 8
-  %119 = getelementptr i8, ptr %116, i64 8
-  %120 = load ptr, ptr %119, align 8
-  %121 = getelementptr i8, ptr %118, i64 64
-  %122 = load i32, ptr %121, align 4
-  %123 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  %124 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %120, i32 %122, ptr %123)
-  %.not.i.i.i.i = icmp eq i32 %124, 0
+forbody.i21.i:                                    ; preds = %merge13.i.i, %forbody.lr.ph.i.i
+  %indvars.iv.i22.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i23.i, %merge13.i.i ]
+  %112 = load ptr, ptr %46, align 8
+  %113 = getelementptr %38, ptr %112, i64 %indvars.iv.i22.i
+  %114 = load ptr, ptr %placer.i, align 8
+  %115 = load ptr, ptr %114, align 8
+  %116 = getelementptr i8, ptr %113, i64 8
+  %117 = load ptr, ptr %116, align 8
+  %118 = getelementptr i8, ptr %115, i64 64
+  %119 = load i32, ptr %118, align 4
+  %120 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  %121 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %117, i32 %119, ptr %120)
+  %.not.i.i.i.i = icmp eq i32 %121, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$layout.place_random.exit"
 
-merge.i.i.i.i:                                    ; preds = %forbody.i22.i
-  %125 = getelementptr i8, ptr %116, i64 16
-  %126 = load ptr, ptr %125, align 8
-  %127 = load i32, ptr %121, align 4
-  %128 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %126, i32 %127, ptr %123)
-  %.not53.i.i.i.i = icmp eq i32 %128, 0
-  br i1 %.not53.i.i.i.i, label %merge2.i.i.i.i, label %"$layout.place_random.exit"
+merge.i.i.i.i:                                    ; preds = %forbody.i21.i
+  %122 = getelementptr i8, ptr %113, i64 16
+  %123 = load ptr, ptr %122, align 8
+  %124 = load i32, ptr %118, align 4
+  %125 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %123, i32 %124, ptr %120)
+  %.not56.i.i.i.i = icmp eq i32 %125, 0
+  br i1 %.not56.i.i.i.i, label %merge2.i.i.i.i, label %"$layout.place_random.exit"
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %129 = getelementptr i8, ptr %118, i64 113
-  %130 = load i8, ptr %129, align 1
-  %131 = trunc i8 %130 to i1
-  br i1 %131, label %then7.i.i.i.i, label %merge6.i.i.i.i
+  %126 = getelementptr i8, ptr %115, i64 113
+  %127 = load i8, ptr %126, align 1
+  %128 = trunc i8 %127 to i1
+  br i1 %128, label %then7.i.i.i.i, label %merge6.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
-  %132 = getelementptr i8, ptr %116, i64 24
-  %133 = load ptr, ptr %132, align 8
-  %134 = getelementptr i8, ptr %118, i64 84
-  %135 = load i32, ptr %134, align 4
-  %136 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %133, i32 %135, ptr %123)
-  %.not54.i.i.i.i = icmp eq i32 %136, 0
-  br i1 %.not54.i.i.i.i, label %merge10.i.i.i.i, label %"$layout.place_random.exit"
+  %129 = getelementptr i8, ptr %113, i64 24
+  %130 = load ptr, ptr %129, align 8
+  %131 = getelementptr i8, ptr %115, i64 84
+  %132 = load i32, ptr %131, align 4
+  %133 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %130, i32 %132, ptr %120)
+  %.not57.i.i.i.i = icmp eq i32 %133, 0
+  br i1 %.not57.i.i.i.i, label %merge10.i.i.i.i, label %"$layout.place_random.exit"
 
 merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
-  %137 = getelementptr i8, ptr %116, i64 32
-  %138 = load ptr, ptr %137, align 8
-  %139 = load i32, ptr %134, align 4
-  %140 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %138, i32 %139, ptr %123)
-  %.not55.i.i.i.i = icmp eq i32 %140, 0
-  br i1 %.not55.i.i.i.i, label %merge6.i.i.i.i, label %"$layout.place_random.exit"
+  %134 = getelementptr i8, ptr %113, i64 32
+  %135 = load ptr, ptr %134, align 8
+  %136 = load i32, ptr %131, align 4
+  %137 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %135, i32 %136, ptr %120)
+  %.not58.i.i.i.i = icmp eq i32 %137, 0
+  br i1 %.not58.i.i.i.i, label %merge6.i.i.i.i, label %"$layout.place_random.exit"
 
 merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %merge2.i.i.i.i
-  %141 = getelementptr i8, ptr %116, i64 40
-  %142 = getelementptr i8, ptr %116, i64 52
-  %143 = load i32, ptr %142, align 4
-  %144 = sitofp i32 %143 to double
-  %145 = call double @sqrt(double %144)
-  %146 = fdiv double 1.000000e+00, %145
-  %147 = fptrunc double %146 to float
-  %148 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %141, float %147)
-  %.not56.i.i.i.i = icmp eq i32 %148, 0
-  br i1 %.not56.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$layout.place_random.exit"
+  %138 = getelementptr i8, ptr %113, i64 40
+  %139 = load i32, ptr %118, align 4
+  %140 = sitofp i32 %139 to double
+  %141 = call double @sqrt(double %140)
+  %142 = fdiv double 1.000000e+00, %141
+  %143 = fptrunc double %142 to float
+  %144 = getelementptr i8, ptr %114, i64 28
+  %145 = load i32, ptr %144, align 4
+  %146 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %138, float %143, i32 %145)
+  %.not59.i.i.i.i = icmp eq i32 %146, 0
+  br i1 %.not59.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$layout.place_random.exit"
 
 "$place_attention.exit.i.i.i":                    ; preds = %merge6.i.i.i.i
-  %149 = getelementptr i8, ptr %116, i64 80
-  %150 = getelementptr i8, ptr %116, i64 92
+  %147 = getelementptr i8, ptr %113, i64 80
+  %148 = getelementptr i8, ptr %115, i64 76
+  %149 = load i32, ptr %148, align 4
+  %150 = getelementptr i8, ptr %115, i64 84
   %151 = load i32, ptr %150, align 4
-  %152 = sitofp i32 %151 to double
-  %153 = call double @sqrt(double %152)
-  %154 = fdiv double 1.000000e+00, %153
-  %155 = fptrunc double %154 to float
-  %156 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %149, float %155)
-  %.not.i.i.i = icmp eq i32 %156, 0
+  %152 = mul i32 %151, %149
+  %153 = sitofp i32 %152 to double
+  %154 = call double @sqrt(double %153)
+  %155 = fdiv double 1.000000e+00, %154
+  %156 = fptrunc double %155 to float
+  %157 = load ptr, ptr %placer.i, align 8
+  %158 = getelementptr i8, ptr %157, i64 28
+  %159 = load i32, ptr %158, align 4
+  %160 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %147, float %156, i32 %159)
+  %.not.i.i.i = icmp eq i32 %160, 0
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$layout.place_random.exit"
 
 merge.i.i.i:                                      ; preds = %"$place_attention.exit.i.i.i"
-  %157 = load i8, ptr %116, align 1
-  %158 = trunc i8 %157 to i1
-  br i1 %158, label %then2.i.i.i, label %merge1.i.i.i
+  %161 = load i8, ptr %113, align 1
+  %162 = trunc i8 %161 to i1
+  br i1 %162, label %then2.i.i.i, label %merge1.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %159 = load ptr, ptr %placer.i, align 8
-  %160 = getelementptr i8, ptr %159, i64 32
-  %.val.i.i.i.i.i = load i32, ptr %160, align 4
-  %161 = icmp eq i32 %.val.i.i.i.i.i, 2
-  %162 = load ptr, ptr %159, align 8
-  %163 = getelementptr i8, ptr %162, i64 128
-  %164 = load i32, ptr %163, align 4
-  br i1 %161, label %then.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
+  %163 = load ptr, ptr %placer.i, align 8
+  %164 = load ptr, ptr %163, align 8
+  %165 = getelementptr i8, ptr %113, i64 200
+  %166 = getelementptr i8, ptr %164, i64 64
+  %167 = load i32, ptr %166, align 4
+  %168 = sitofp i32 %167 to double
+  %169 = call double @sqrt(double %168)
+  %170 = fdiv double 1.000000e+00, %169
+  %171 = fptrunc double %170 to float
+  %172 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %165, float %171, i32 0)
+  %.not.i39.i.i.i = icmp eq i32 %172, 0
+  br i1 %.not.i39.i.i.i, label %merge.i41.i.i.i, label %"$layout.place_random.exit"
 
-then.i.i.i.i.i:                                   ; preds = %then2.i.i.i
-  %165 = getelementptr i8, ptr %159, i64 24
-  %166 = load i32, ptr %165, align 4
-  %167 = sdiv i32 %164, %166
-  br label %"$Layout.num_local_experts.exit.i.i.i.i"
+merge.i41.i.i.i:                                  ; preds = %then2.i.i.i
+  %173 = getelementptr i8, ptr %113, i64 240
+  %174 = load ptr, ptr %173, align 8
+  %175 = getelementptr i8, ptr %113, i64 208
+  %176 = load i32, ptr %175, align 4
+  %177 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  %178 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %174, i32 %176, ptr %177)
+  %.not32.i.i.i.i = icmp eq i32 %178, 0
+  br i1 %.not32.i.i.i.i, label %merge2.i42.i.i.i, label %"$layout.place_random.exit"
 
-"$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ %167, %then.i.i.i.i.i ], [ %164, %then2.i.i.i ]
-  %168 = getelementptr i8, ptr %116, i64 200
-  %169 = getelementptr i8, ptr %116, i64 212
-  %170 = load i32, ptr %169, align 4
-  %171 = sitofp i32 %170 to double
-  %172 = call double @sqrt(double %171)
-  %173 = fdiv double 1.000000e+00, %172
-  %174 = fptrunc double %173 to float
-  %175 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %168, float %174)
-  %.not.i34.i.i.i = icmp eq i32 %175, 0
-  br i1 %.not.i34.i.i.i, label %merge.i36.i.i.i, label %"$layout.place_random.exit"
-
-merge.i36.i.i.i:                                  ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
-  %176 = getelementptr i8, ptr %116, i64 240
-  %177 = load ptr, ptr %176, align 8
-  %178 = getelementptr i8, ptr %116, i64 208
-  %179 = load i32, ptr %178, align 4
-  %180 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  %181 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %177, i32 %179, ptr %180)
-  %.not31.i.i.i.i = icmp eq i32 %181, 0
-  br i1 %.not31.i.i.i.i, label %merge2.i37.i.i.i, label %"$layout.place_random.exit"
-
-merge2.i37.i.i.i:                                 ; preds = %merge.i36.i.i.i
-  %182 = getelementptr i8, ptr %116, i64 248
-  %183 = getelementptr i8, ptr %116, i64 328
+merge2.i42.i.i.i:                                 ; preds = %merge.i41.i.i.i
+  %179 = getelementptr i8, ptr %113, i64 248
+  %180 = load i32, ptr %166, align 4
+  %181 = getelementptr i8, ptr %113, i64 328
+  %182 = load i64, ptr %181, align 8
+  %183 = getelementptr i8, ptr %113, i64 336
   %184 = load i64, ptr %183, align 8
-  %185 = getelementptr i8, ptr %116, i64 336
-  %186 = load i64, ptr %185, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %182, i64 16, i1 false)
-  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 264
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %179, i64 16, i1 false)
+  %.sroa.2.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %113, i64 264
   %.sroa.2.0.copyload.i.i.i.i = load ptr, ptr %.sroa.2.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 272
+  %.sroa.3.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %113, i64 272
   %.sroa.3.0.copyload.i.i.i.i = load ptr, ptr %.sroa.3.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 280
+  %.sroa.4.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %113, i64 280
   %.sroa.4.0.copyload.i.i.i.i = load ptr, ptr %.sroa.4.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %187 = icmp sgt i32 %common.ret.op.i.i.i.i.i, 0
-  br i1 %187, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+  %185 = load ptr, ptr %placer.i, align 8
+  %186 = getelementptr i8, ptr %185, i64 32
+  %.val.i.i.i.i.i.i = load i32, ptr %186, align 4
+  %187 = icmp eq i32 %.val.i.i.i.i.i.i, 2
+  %188 = load ptr, ptr %185, align 8
+  %189 = getelementptr i8, ptr %188, i64 128
+  %190 = load i32, ptr %189, align 4
+  br i1 %187, label %then.i.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i.i"
 
-forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge2.i37.i.i.i
+then.i.i.i.i.i.i:                                 ; preds = %merge2.i42.i.i.i
+  %191 = getelementptr i8, ptr %185, i64 24
+  %192 = load i32, ptr %191, align 4
+  %193 = sdiv i32 %190, %192
+  br label %"$Layout.num_local_experts.exit.i.i.i.i.i"
+
+"$Layout.num_local_experts.exit.i.i.i.i.i":       ; preds = %then.i.i.i.i.i.i, %merge2.i42.i.i.i
+  %common.ret.op.i.i.i.i.i.i = phi i32 [ %193, %then.i.i.i.i.i.i ], [ %190, %merge2.i42.i.i.i ]
+  %194 = icmp sgt i32 %common.ret.op.i.i.i.i.i.i, 0
+  br i1 %194, label %forbody.lr.ph.i.i.i.i.i, label %merge7.i.i.i.i
+
+forbody.lr.ph.i.i.i.i.i:                          ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i"
   %.not.i.i.i.i.i = icmp eq ptr %.sroa.3.0.copyload.i.i.i.i, null
-  %wide.trip.count23.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i to i64
+  %195 = sitofp i32 %180 to double
+  %wide.trip.count24.i.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i.i to i64
   br i1 %.not.i.i.i.i.i, label %forbody.us.i.i.i.i.i, label %forbody.i.i.i.i.i
 
 forbody.us.i.i.i.i.i:                             ; preds = %forbody.lr.ph.i.i.i.i.i, %forcond.us.i.i.i.i.i
-  %indvars.iv20.i.i.i.i.i = phi i64 [ %indvars.iv.next21.i.i.i.i.i, %forcond.us.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
+  %indvars.iv21.i.i.i.i.i = phi i64 [ %indvars.iv.next22.i.i.i.i.i, %forcond.us.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %188 = mul i64 %indvars.iv20.i.i.i.i.i, %184
-  %189 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %188
-  store ptr %189, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %190 = load i32, ptr %113, align 4
-  %191 = sitofp i32 %190 to double
-  %192 = call double @sqrt(double %191)
-  %193 = fdiv double 1.000000e+00, %192
-  %194 = fptrunc double %193 to float
-  %195 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %194)
-  %.not13.us.i.i.i.i.i = icmp eq i32 %195, 0
-  br i1 %.not13.us.i.i.i.i.i, label %forcond.us.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
+  %196 = mul i64 %indvars.iv21.i.i.i.i.i, %182
+  %197 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %196
+  store ptr %197, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %198 = call double @sqrt(double %195)
+  %199 = fdiv double 1.000000e+00, %198
+  %200 = fptrunc double %199 to float
+  %201 = load ptr, ptr %placer.i, align 8
+  %202 = getelementptr i8, ptr %201, i64 28
+  %203 = load i32, ptr %202, align 4
+  %204 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %200, i32 %203)
+  %.not14.us.i.i.i.i.i = icmp eq i32 %204, 0
+  br i1 %.not14.us.i.i.i.i.i, label %forcond.us.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 forcond.us.i.i.i.i.i:                             ; preds = %forbody.us.i.i.i.i.i
-  %indvars.iv.next21.i.i.i.i.i = add nuw nsw i64 %indvars.iv20.i.i.i.i.i, 1
-  %exitcond24.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next21.i.i.i.i.i, %wide.trip.count23.i.i.i.i.i
-  br i1 %exitcond24.not.i.i.i.i.i, label %merge7.i.i.i.i, label %forbody.us.i.i.i.i.i
+  %indvars.iv.next22.i.i.i.i.i = add nuw nsw i64 %indvars.iv21.i.i.i.i.i, 1
+  %exitcond25.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next22.i.i.i.i.i, %wide.trip.count24.i.i.i.i.i
+  br i1 %exitcond25.not.i.i.i.i.i, label %merge7.i.i.i.i, label %forbody.us.i.i.i.i.i
 
 forcond.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count23.i.i.i.i.i
+  %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count24.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %merge7.i.i.i.i, label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i.i.i, %forcond.i.i.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i.i, %forcond.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i ]
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.0.i.i.i.i, i64 16, i1 false)
   store ptr %.sroa.4.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %196 = mul i64 %indvars.iv.i.i.i.i.i, %184
-  %197 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %196
-  store ptr %197, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %198 = mul i64 %indvars.iv.i.i.i.i.i, %186
-  %199 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %198
-  store ptr %199, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
-  %200 = load i32, ptr %113, align 4
-  %201 = sitofp i32 %200 to double
-  %202 = call double @sqrt(double %201)
-  %203 = fdiv double 1.000000e+00, %202
-  %204 = fptrunc double %203 to float
-  %205 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %204)
-  %.not13.i.i.i.i.i = icmp eq i32 %205, 0
-  br i1 %.not13.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
+  %205 = mul i64 %indvars.iv.i.i.i.i.i, %182
+  %206 = getelementptr i8, ptr %.sroa.2.0.copyload.i.i.i.i, i64 %205
+  store ptr %206, ptr %first.sroa.2.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %207 = mul i64 %indvars.iv.i.i.i.i.i, %184
+  %208 = getelementptr i8, ptr %.sroa.3.0.copyload.i.i.i.i, i64 %207
+  store ptr %208, ptr %first.sroa.3.0.matrix.sroa_idx.i.i.i.i.i, align 8
+  %209 = call double @sqrt(double %195)
+  %210 = fdiv double 1.000000e+00, %209
+  %211 = fptrunc double %210 to float
+  %212 = load ptr, ptr %placer.i, align 8
+  %213 = getelementptr i8, ptr %212, i64 28
+  %214 = load i32, ptr %213, align 4
+  %215 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i.i.i.i.i, float %211, i32 %214)
+  %.not14.i.i.i.i.i = icmp eq i32 %215, 0
+  br i1 %.not14.i.i.i.i.i, label %forcond.i.i.i.i.i, label %"$RandomPlacer.experts.exit.i.i.i.i"
 
 "$RandomPlacer.experts.exit.i.i.i.i":             ; preds = %forbody.i.i.i.i.i, %forbody.us.i.i.i.i.i
-  %common.ret.op.i33.i.i.i.i = phi i32 [ %195, %forbody.us.i.i.i.i.i ], [ %205, %forbody.i.i.i.i.i ]
+  %common.ret.op.i.i.i.i.i = phi i32 [ %204, %forbody.us.i.i.i.i.i ], [ %215, %forbody.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
   br label %"$layout.place_random.exit"
 
-merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %merge2.i37.i.i.i
+merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %"$Layout.num_local_experts.exit.i.i.i.i.i"
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  %206 = getelementptr i8, ptr %116, i64 288
-  %207 = getelementptr i8, ptr %116, i64 344
-  %208 = load i64, ptr %207, align 8
-  %209 = getelementptr i8, ptr %116, i64 352
-  %210 = load i64, ptr %209, align 8
-  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.062.i.i.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.062.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %206, i64 16, i1 false)
-  %.sroa.267.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 304
-  %.sroa.267.0.copyload.i.i.i.i = load ptr, ptr %.sroa.267.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.368.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 312
-  %.sroa.368.0.copyload.i.i.i.i = load ptr, ptr %.sroa.368.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.469.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %116, i64 320
-  %.sroa.469.0.copyload.i.i.i.i = load ptr, ptr %.sroa.469.0..sroa_idx.i.i.i.i, align 8
+  %216 = getelementptr i8, ptr %113, i64 288
+  %217 = getelementptr i8, ptr %164, i64 140
+  %218 = load i32, ptr %217, align 4
+  %219 = getelementptr i8, ptr %113, i64 344
+  %220 = load i64, ptr %219, align 8
+  %221 = getelementptr i8, ptr %113, i64 352
+  %222 = load i64, ptr %221, align 8
+  call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %216, i64 16, i1 false)
+  %.sroa.271.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %113, i64 304
+  %.sroa.271.0.copyload.i.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.372.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %113, i64 312
+  %.sroa.372.0.copyload.i.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i, align 8
+  %.sroa.473.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %113, i64 320
+  %.sroa.473.0.copyload.i.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
-  br i1 %187, label %forbody.lr.ph.i42.i.i.i.i, label %"$place_mixture.exit.thread43.i.i.i"
+  %223 = load ptr, ptr %placer.i, align 8
+  %224 = getelementptr i8, ptr %223, i64 32
+  %.val.i.i41.i.i.i.i = load i32, ptr %224, align 4
+  %225 = icmp eq i32 %.val.i.i41.i.i.i.i, 2
+  %226 = load ptr, ptr %223, align 8
+  %227 = getelementptr i8, ptr %226, i64 128
+  %228 = load i32, ptr %227, align 4
+  br i1 %225, label %then.i.i63.i.i.i.i, label %"$Layout.num_local_experts.exit.i42.i.i.i.i"
 
-forbody.lr.ph.i42.i.i.i.i:                        ; preds = %merge7.i.i.i.i
-  %.not.i46.i.i.i.i = icmp eq ptr %.sroa.368.0.copyload.i.i.i.i, null
-  %wide.trip.count23.i47.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i to i64
-  br i1 %.not.i46.i.i.i.i, label %forbody.us.i54.i.i.i.i, label %forbody.i48.i.i.i.i
+then.i.i63.i.i.i.i:                               ; preds = %merge7.i.i.i.i
+  %229 = getelementptr i8, ptr %223, i64 24
+  %230 = load i32, ptr %229, align 4
+  %231 = sdiv i32 %228, %230
+  br label %"$Layout.num_local_experts.exit.i42.i.i.i.i"
 
-forbody.us.i54.i.i.i.i:                           ; preds = %forbody.lr.ph.i42.i.i.i.i, %forcond.us.i57.i.i.i.i
-  %indvars.iv20.i55.i.i.i.i = phi i64 [ %indvars.iv.next21.i58.i.i.i.i, %forcond.us.i57.i.i.i.i ], [ 0, %forbody.lr.ph.i42.i.i.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.062.i.i.i.i, i64 16, i1 false)
-  store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i44.i.i.i.i, align 8
-  store ptr %.sroa.469.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i45.i.i.i.i, align 8
-  %211 = mul i64 %indvars.iv20.i55.i.i.i.i, %208
-  %212 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %211
-  store ptr %212, ptr %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i, align 8
-  %213 = load i32, ptr %114, align 4
-  %214 = sitofp i32 %213 to double
-  %215 = call double @sqrt(double %214)
-  %216 = fdiv double 1.000000e+00, %215
-  %217 = fptrunc double %216 to float
-  %218 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %217)
-  %.not13.us.i56.i.i.i.i = icmp eq i32 %218, 0
-  br i1 %.not13.us.i56.i.i.i.i, label %forcond.us.i57.i.i.i.i, label %"$place_mixture.exit.i.i.i"
+"$Layout.num_local_experts.exit.i42.i.i.i.i":     ; preds = %then.i.i63.i.i.i.i, %merge7.i.i.i.i
+  %common.ret.op.i.i43.i.i.i.i = phi i32 [ %231, %then.i.i63.i.i.i.i ], [ %228, %merge7.i.i.i.i ]
+  %232 = icmp sgt i32 %common.ret.op.i.i43.i.i.i.i, 0
+  br i1 %232, label %forbody.lr.ph.i45.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i"
 
-forcond.us.i57.i.i.i.i:                           ; preds = %forbody.us.i54.i.i.i.i
-  %indvars.iv.next21.i58.i.i.i.i = add nuw nsw i64 %indvars.iv20.i55.i.i.i.i, 1
-  %exitcond24.not.i59.i.i.i.i = icmp eq i64 %indvars.iv.next21.i58.i.i.i.i, %wide.trip.count23.i47.i.i.i.i
-  br i1 %exitcond24.not.i59.i.i.i.i, label %"$place_mixture.exit.thread43.i.i.i", label %forbody.us.i54.i.i.i.i
+forbody.lr.ph.i45.i.i.i.i:                        ; preds = %"$Layout.num_local_experts.exit.i42.i.i.i.i"
+  %.not.i49.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i, null
+  %233 = sitofp i32 %218 to double
+  %wide.trip.count24.i50.i.i.i.i = zext nneg i32 %common.ret.op.i.i43.i.i.i.i to i64
+  br i1 %.not.i49.i.i.i.i, label %forbody.us.i57.i.i.i.i, label %forbody.i51.i.i.i.i
 
-forcond.i51.i.i.i.i:                              ; preds = %forbody.i48.i.i.i.i
-  %indvars.iv.next.i52.i.i.i.i = add nuw nsw i64 %indvars.iv.i49.i.i.i.i, 1
-  %exitcond.not.i53.i.i.i.i = icmp eq i64 %indvars.iv.next.i52.i.i.i.i, %wide.trip.count23.i47.i.i.i.i
-  br i1 %exitcond.not.i53.i.i.i.i, label %"$place_mixture.exit.thread43.i.i.i", label %forbody.i48.i.i.i.i
+forbody.us.i57.i.i.i.i:                           ; preds = %forbody.lr.ph.i45.i.i.i.i, %forcond.us.i60.i.i.i.i
+  %indvars.iv21.i58.i.i.i.i = phi i64 [ %indvars.iv.next22.i61.i.i.i.i, %forcond.us.i60.i.i.i.i ], [ 0, %forbody.lr.ph.i45.i.i.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, i64 16, i1 false)
+  store ptr null, ptr %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i, align 8
+  store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i, align 8
+  %234 = mul i64 %indvars.iv21.i58.i.i.i.i, %220
+  %235 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %234
+  store ptr %235, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  %236 = call double @sqrt(double %233)
+  %237 = fdiv double 1.000000e+00, %236
+  %238 = fptrunc double %237 to float
+  %239 = load ptr, ptr %placer.i, align 8
+  %240 = getelementptr i8, ptr %239, i64 28
+  %241 = load i32, ptr %240, align 4
+  %242 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %238, i32 %241)
+  %.not14.us.i59.i.i.i.i = icmp eq i32 %242, 0
+  br i1 %.not14.us.i59.i.i.i.i, label %forcond.us.i60.i.i.i.i, label %"$place_mixture.exit.i.i.i"
 
-forbody.i48.i.i.i.i:                              ; preds = %forbody.lr.ph.i42.i.i.i.i, %forcond.i51.i.i.i.i
-  %indvars.iv.i49.i.i.i.i = phi i64 [ %indvars.iv.next.i52.i.i.i.i, %forcond.i51.i.i.i.i ], [ 0, %forbody.lr.ph.i42.i.i.i.i ]
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.062.i.i.i.i, i64 16, i1 false)
-  store ptr %.sroa.469.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i45.i.i.i.i, align 8
-  %219 = mul i64 %indvars.iv.i49.i.i.i.i, %208
-  %220 = getelementptr i8, ptr %.sroa.267.0.copyload.i.i.i.i, i64 %219
-  store ptr %220, ptr %first.sroa.2.0.matrix.sroa_idx.i43.i.i.i.i, align 8
-  %221 = mul i64 %indvars.iv.i49.i.i.i.i, %210
-  %222 = getelementptr i8, ptr %.sroa.368.0.copyload.i.i.i.i, i64 %221
-  store ptr %222, ptr %first.sroa.3.0.matrix.sroa_idx.i44.i.i.i.i, align 8
-  %223 = load i32, ptr %114, align 4
-  %224 = sitofp i32 %223 to double
-  %225 = call double @sqrt(double %224)
-  %226 = fdiv double 1.000000e+00, %225
-  %227 = fptrunc double %226 to float
-  %228 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %227)
-  %.not13.i50.i.i.i.i = icmp eq i32 %228, 0
-  br i1 %.not13.i50.i.i.i.i, label %forcond.i51.i.i.i.i, label %"$place_mixture.exit.i.i.i"
+forcond.us.i60.i.i.i.i:                           ; preds = %forbody.us.i57.i.i.i.i
+  %indvars.iv.next22.i61.i.i.i.i = add nuw nsw i64 %indvars.iv21.i58.i.i.i.i, 1
+  %exitcond25.not.i62.i.i.i.i = icmp eq i64 %indvars.iv.next22.i61.i.i.i.i, %wide.trip.count24.i50.i.i.i.i
+  br i1 %exitcond25.not.i62.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i", label %forbody.us.i57.i.i.i.i
 
-"$place_mixture.exit.thread43.i.i.i":             ; preds = %forcond.i51.i.i.i.i, %forcond.us.i57.i.i.i.i, %merge7.i.i.i.i
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.062.i.i.i.i)
+forcond.i54.i.i.i.i:                              ; preds = %forbody.i51.i.i.i.i
+  %indvars.iv.next.i55.i.i.i.i = add nuw nsw i64 %indvars.iv.i52.i.i.i.i, 1
+  %exitcond.not.i56.i.i.i.i = icmp eq i64 %indvars.iv.next.i55.i.i.i.i, %wide.trip.count24.i50.i.i.i.i
+  br i1 %exitcond.not.i56.i.i.i.i, label %"$place_mixture.exit.thread48.i.i.i", label %forbody.i51.i.i.i.i
+
+forbody.i51.i.i.i.i:                              ; preds = %forbody.lr.ph.i45.i.i.i.i, %forcond.i54.i.i.i.i
+  %indvars.iv.i52.i.i.i.i = phi i64 [ %indvars.iv.next.i55.i.i.i.i, %forcond.i54.i.i.i.i ], [ 0, %forbody.lr.ph.i45.i.i.i.i ]
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %matrix.i34.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %.sroa.066.i.i.i.i, i64 16, i1 false)
+  store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %first.sroa.5.0.matrix.sroa_idx.i48.i.i.i.i, align 8
+  %243 = mul i64 %indvars.iv.i52.i.i.i.i, %220
+  %244 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %243
+  store ptr %244, ptr %first.sroa.2.0.matrix.sroa_idx.i46.i.i.i.i, align 8
+  %245 = mul i64 %indvars.iv.i52.i.i.i.i, %222
+  %246 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i, i64 %245
+  store ptr %246, ptr %first.sroa.3.0.matrix.sroa_idx.i47.i.i.i.i, align 8
+  %247 = call double @sqrt(double %233)
+  %248 = fdiv double 1.000000e+00, %247
+  %249 = fptrunc double %248 to float
+  %250 = load ptr, ptr %placer.i, align 8
+  %251 = getelementptr i8, ptr %250, i64 28
+  %252 = load i32, ptr %251, align 4
+  %253 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr nonnull %matrix.i34.i.i.i.i, float %249, i32 %252)
+  %.not14.i53.i.i.i.i = icmp eq i32 %253, 0
+  br i1 %.not14.i53.i.i.i.i, label %forcond.i54.i.i.i.i, label %"$place_mixture.exit.i.i.i"
+
+"$place_mixture.exit.thread48.i.i.i":             ; preds = %forcond.i54.i.i.i.i, %forcond.us.i60.i.i.i.i, %"$Layout.num_local_experts.exit.i42.i.i.i.i"
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
   br label %merge1.i.i.i
 
-"$place_mixture.exit.i.i.i":                      ; preds = %forbody.i48.i.i.i.i, %forbody.us.i54.i.i.i.i
-  %common.ret.op.i41.i.i.i.i = phi i32 [ %218, %forbody.us.i54.i.i.i.i ], [ %228, %forbody.i48.i.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.062.i.i.i.i)
+"$place_mixture.exit.i.i.i":                      ; preds = %forbody.i51.i.i.i.i, %forbody.us.i57.i.i.i.i
+  %common.ret.op.i44.i.i.i.i = phi i32 [ %242, %forbody.us.i57.i.i.i.i ], [ %253, %forbody.i51.i.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
   br label %"$layout.place_random.exit"
 
-merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread43.i.i.i", %merge.i.i.i
-  %229 = getelementptr i8, ptr %116, i64 136
-  %230 = load ptr, ptr %229, align 8
-  %231 = icmp eq ptr %230, null
-  br i1 %231, label %merge13.i.i, label %merge9.i.i.i
+merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread48.i.i.i", %merge.i.i.i
+  %254 = getelementptr i8, ptr %113, i64 136
+  %255 = load ptr, ptr %254, align 8
+  %256 = icmp eq ptr %255, null
+  br i1 %256, label %merge13.i.i, label %merge9.i.i.i
 
 merge9.i.i.i:                                     ; preds = %merge1.i.i.i
-  %232 = getelementptr i8, ptr %116, i64 120
-  %233 = getelementptr i8, ptr %116, i64 132
-  %234 = load i32, ptr %233, align 4
-  %235 = sitofp i32 %234 to double
-  %236 = call double @sqrt(double %235)
-  %237 = fdiv double 1.000000e+00, %236
-  %238 = fptrunc double %237 to float
-  %239 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %232, float %238)
-  %.not33.i.i.i = icmp eq i32 %239, 0
-  br i1 %.not33.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
+  %257 = getelementptr i8, ptr %113, i64 120
+  %258 = load ptr, ptr %placer.i, align 8
+  %259 = load ptr, ptr %258, align 8
+  %260 = load i8, ptr %113, align 1
+  %261 = getelementptr i8, ptr %259, i64 136
+  %.val.i.i.i = load i32, ptr %261, align 4
+  %262 = getelementptr i8, ptr %259, i64 140
+  %.val38.i.i.i = load i32, ptr %262, align 4
+  %263 = getelementptr i8, ptr %259, i64 120
+  %264 = load i32, ptr %263, align 4
+  %265 = getelementptr i8, ptr %259, i64 64
+  %266 = load i32, ptr %265, align 4
+  %267 = sitofp i32 %266 to double
+  %268 = call double @sqrt(double %267)
+  %269 = fdiv double 1.000000e+00, %268
+  %270 = fptrunc double %269 to float
+  %271 = getelementptr i8, ptr %258, i64 28
+  %272 = load i32, ptr %271, align 4
+  %273 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %257, float %270, i32 %272)
+  %.not37.i.i.i = icmp eq i32 %273, 0
+  br i1 %.not37.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
 
 "$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
-  %240 = getelementptr i8, ptr %116, i64 160
-  %241 = getelementptr i8, ptr %116, i64 172
-  %242 = load i32, ptr %241, align 4
-  %243 = sitofp i32 %242 to double
-  %244 = call double @sqrt(double %243)
-  %245 = fdiv double 1.000000e+00, %244
-  %246 = fptrunc double %245 to float
-  %247 = call fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nonnull %placer.i, ptr %240, float %246)
-  %.not37.i.i = icmp eq i32 %247, 0
-  br i1 %.not37.i.i, label %merge13.i.i, label %"$layout.place_random.exit"
+  %274 = mul i32 %.val38.i.i.i, %.val.i.i.i
+  %275 = trunc i8 %260 to i1
+  %276 = select i1 %275, i32 %274, i32 %264
+  %277 = getelementptr i8, ptr %113, i64 160
+  %278 = sitofp i32 %276 to double
+  %279 = call double @sqrt(double %278)
+  %280 = fdiv double 1.000000e+00, %279
+  %281 = fptrunc double %280 to float
+  %282 = load ptr, ptr %placer.i, align 8
+  %283 = getelementptr i8, ptr %282, i64 28
+  %284 = load i32, ptr %283, align 4
+  %285 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %277, float %281, i32 %284)
+  %.not38.i.i = icmp eq i32 %285, 0
+  br i1 %.not38.i.i, label %merge13.i.i, label %"$layout.place_random.exit"
 
 merge13.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
-  %indvars.iv.next.i24.i = add nuw nsw i64 %indvars.iv.i23.i, 1
-  %exitcond.not.i25.i = icmp eq i64 %indvars.iv.next.i24.i, %wide.trip.count.i21.i
-  br i1 %exitcond.not.i25.i, label %then2.i, label %forbody.i22.i
+  %indvars.iv.next.i23.i = add nuw nsw i64 %indvars.iv.i22.i, 1
+  %exitcond.not.i24.i = icmp eq i64 %indvars.iv.next.i23.i, %wide.trip.count.i20.i
+  br i1 %exitcond.not.i24.i, label %then2.i, label %forbody.i21.i
 
 then2.i:                                          ; preds = %merge13.i.i, %merge7.i.i
-  %248 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
-  %249 = getelementptr i8, ptr %248, i64 136
-  %250 = load ptr, ptr %249, align 8
-  %251 = call i32 %250(ptr %63)
-  %.not.i105 = icmp eq i32 %251, 0
+  %286 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  %287 = getelementptr i8, ptr %286, i64 136
+  %288 = load ptr, ptr %287, align 8
+  %289 = call i32 %288(ptr %63)
+  %.not.i105 = icmp eq i32 %289, 0
   br i1 %.not.i105, label %"$layout.place_random.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i103)
   store i8 0, ptr %cause.i.i103, align 8
-  %252 = load ptr, ptr %placer.i, align 8
-  %253 = getelementptr i8, ptr %252, i64 16
-  %254 = load ptr, ptr %253, align 8
-  %255 = getelementptr i8, ptr %254, i64 64
-  %256 = load ptr, ptr %255, align 8
-  %257 = load ptr, ptr %.sroa.211.0.placer.sroa_idx.i, align 8
-  call void %256(ptr %257, ptr nonnull %cause.i.i103)
-  %258 = load ptr, ptr %.sroa.412.0.placer.sroa_idx.i, align 8
-  %.not.i27.i = icmp eq ptr %258, null
-  br i1 %.not.i27.i, label %"$RandomPlacer.failed.exit.i", label %then.i28.i
+  %290 = load ptr, ptr %placer.i, align 8
+  %291 = getelementptr i8, ptr %290, i64 16
+  %292 = load ptr, ptr %291, align 8
+  %293 = getelementptr i8, ptr %292, i64 64
+  %294 = load ptr, ptr %293, align 8
+  %295 = load ptr, ptr %.sroa.210.0.placer.sroa_idx.i, align 8
+  call void %294(ptr %295, ptr nonnull %cause.i.i103)
+  %296 = load ptr, ptr %.sroa.411.0.placer.sroa_idx.i, align 8
+  %.not.i26.i = icmp eq ptr %296, null
+  br i1 %.not.i26.i, label %"$RandomPlacer.failed.exit.i", label %then.i27.i
 
-then.i28.i:                                       ; preds = %then5.i
-  %259 = getelementptr i8, ptr %252, i64 28
-  %260 = load i32, ptr %259, align 4
-  %261 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %258, i64 1024, ptr nonnull @"$string.696", ptr nonnull @"$string.237", i32 %260, ptr nonnull %cause.i.i103)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i26.i)
-  %262 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %258)
-  %spec.select.i.i.i29.i = call i64 @llvm.smin.i64(i64 %262, i64 1023)
-  %263 = icmp sgt i64 %262, 0
-  br i1 %263, label %then2.i.i.i32.i, label %"$printable.clean.exit.i30.i"
+then.i27.i:                                       ; preds = %then5.i
+  %297 = getelementptr i8, ptr %290, i64 28
+  %298 = load i32, ptr %297, align 4
+  %299 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %296, i64 1024, ptr nonnull @"$string.696", ptr nonnull @"$string.237", i32 %298, ptr nonnull %cause.i.i103)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
+  %300 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %296)
+  %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %300, i64 1023)
+  %301 = icmp sgt i64 %300, 0
+  br i1 %301, label %then2.i.i.i31.i, label %"$printable.clean.exit.i29.i"
 
-then2.i.i.i32.i:                                  ; preds = %then.i28.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i26.i, ptr nonnull align 1 %258, i64 %spec.select.i.i.i29.i, i1 false)
-  br label %"$printable.clean.exit.i30.i"
+then2.i.i.i31.i:                                  ; preds = %then.i27.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i25.i, ptr nonnull align 1 %296, i64 %spec.select.i.i.i28.i, i1 false)
+  br label %"$printable.clean.exit.i29.i"
 
-"$printable.clean.exit.i30.i":                    ; preds = %then2.i.i.i32.i, %then.i28.i
-  %264 = getelementptr i8, ptr %raw.i.i26.i, i64 %spec.select.i.i.i29.i
-  store i8 0, ptr %264, align 1
-  %265 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i26.i)
-  %266 = ptrtoint ptr %raw.i.i26.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %258, i64 1024, i64 %266, i64 %265)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i26.i)
+"$printable.clean.exit.i29.i":                    ; preds = %then2.i.i.i31.i, %then.i27.i
+  %302 = getelementptr i8, ptr %raw.i.i25.i, i64 %spec.select.i.i.i28.i
+  store i8 0, ptr %302, align 1
+  %303 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i25.i)
+  %304 = ptrtoint ptr %raw.i.i25.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %296, i64 1024, i64 %304, i64 %303)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   br label %"$RandomPlacer.failed.exit.i"
 
-"$RandomPlacer.failed.exit.i":                    ; preds = %"$printable.clean.exit.i30.i", %then5.i
+"$RandomPlacer.failed.exit.i":                    ; preds = %"$printable.clean.exit.i29.i", %then5.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i103)
   br label %"$layout.place_random.exit"
 
-"$layout.place_random.exit":                      ; preds = %forbody.i22.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %"$Layout.num_local_experts.exit.i.i.i.i", %merge.i36.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i104, %merge.i.i, %merge2.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
-  %code.1.i = phi i32 [ %251, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i41.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i33.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %109, %merge2.i.i ], [ %101, %merge.i.i ], [ %96, %then.i104 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %175, %"$Layout.num_local_experts.exit.i.i.i.i" ], [ %181, %merge.i36.i.i.i ], [ %124, %forbody.i22.i ], [ %128, %merge.i.i.i.i ], [ %136, %then7.i.i.i.i ], [ %140, %merge10.i.i.i.i ], [ %148, %merge6.i.i.i.i ], [ %239, %merge9.i.i.i ], [ %156, %"$place_attention.exit.i.i.i" ], [ %247, %"$place_layer.exit.i.i" ]
-  %267 = load ptr, ptr %.sroa.613.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %267)
-  %268 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
-  call void @free(ptr %268)
+"$layout.place_random.exit":                      ; preds = %forbody.i21.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %then2.i.i.i, %merge.i41.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i104, %merge.i.i, %merge2.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
+  %code.1.i = phi i32 [ %289, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i44.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %108, %merge2.i.i ], [ %98, %merge.i.i ], [ %93, %then.i104 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %172, %then2.i.i.i ], [ %178, %merge.i41.i.i.i ], [ %121, %forbody.i21.i ], [ %125, %merge.i.i.i.i ], [ %133, %then7.i.i.i.i ], [ %137, %merge10.i.i.i.i ], [ %146, %merge6.i.i.i.i ], [ %273, %merge9.i.i.i ], [ %160, %"$place_attention.exit.i.i.i" ], [ %285, %"$place_layer.exit.i.i" ]
+  %305 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %305)
+  %306 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
+  call void @free(ptr %306)
   call void @llvm.lifetime.end.p0(i64 56, ptr nonnull %placer.i)
   %.not98 = icmp eq i32 %code.1.i, 0
   br i1 %.not98, label %merge16, label %common.ret
 
 else18:                                           ; preds = %merge13
-  %269 = load ptr, ptr %1, align 8
-  %270 = getelementptr i8, ptr %269, i64 512
-  %271 = load ptr, ptr %34, align 8
+  %307 = load ptr, ptr %1, align 8
+  %308 = getelementptr i8, ptr %307, i64 512
+  %309 = load ptr, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i107)
   store ptr %layout, ptr %placer.i107, align 8
   %.sroa.22.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 8
-  store ptr %270, ptr %.sroa.22.0.placer.sroa_idx.i, align 8
+  store ptr %308, ptr %.sroa.22.0.placer.sroa_idx.i, align 8
   %.sroa.3.0.placer.sroa_idx.i108 = getelementptr inbounds i8, ptr %placer.i107, i64 16
-  store ptr %271, ptr %.sroa.3.0.placer.sroa_idx.i108, align 8
+  store ptr %309, ptr %.sroa.3.0.placer.sroa_idx.i108, align 8
   %.sroa.43.0.placer.sroa_idx.i = getelementptr inbounds i8, ptr %placer.i107, i64 24
   store ptr %progress, ptr %.sroa.43.0.placer.sroa_idx.i, align 8
   %.sroa.5.0.placer.sroa_idx.i109 = getelementptr inbounds i8, ptr %placer.i107, i64 32
@@ -59673,67 +59721,67 @@ else18:                                           ; preds = %merge13
   store i32 0, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
   %.sroa.7.0.placer.sroa_idx.i110 = getelementptr inbounds i8, ptr %placer.i107, i64 44
   store i32 0, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
-  %272 = getelementptr i8, ptr %0, i64 136
-  %273 = load i8, ptr %272, align 1
-  %274 = trunc i8 %273 to i1
-  %275 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %276 = sext i32 %275 to i64
-  %head_rank.0.i.i = select i1 %274, i64 %276, i64 0
-  %277 = load ptr, ptr %layout, align 8
-  %278 = getelementptr i8, ptr %277, i64 114
-  %279 = load i8, ptr %278, align 1
-  %280 = trunc i8 %279 to i1
-  %spec.select.i.i112 = select i1 %280, ptr @"$string.294", ptr @"$string.299"
-  %281 = getelementptr i8, ptr %0, i64 48
-  %282 = getelementptr i8, ptr %0, i64 56
-  %283 = load i32, ptr %282, align 4
+  %310 = getelementptr i8, ptr %0, i64 136
+  %311 = load i8, ptr %310, align 1
+  %312 = trunc i8 %311 to i1
+  %313 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %314 = sext i32 %313 to i64
+  %head_rank.0.i.i = select i1 %312, i64 %314, i64 0
+  %315 = load ptr, ptr %layout, align 8
+  %316 = getelementptr i8, ptr %315, i64 114
+  %317 = load i8, ptr %316, align 1
+  %318 = trunc i8 %317 to i1
+  %spec.select.i.i112 = select i1 %318, ptr @"$string.294", ptr @"$string.299"
+  %319 = getelementptr i8, ptr %0, i64 48
+  %320 = getelementptr i8, ptr %0, i64 56
+  %321 = load i32, ptr %320, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i)
-  store ptr %281, ptr %part.i.i.i, align 8
+  store ptr %319, ptr %part.i.i.i, align 8
   %.sroa.23.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i, align 8
   %.sroa.3.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 12
-  store i32 %283, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
+  store i32 %321, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %284 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.294", ptr nonnull %part.i.i.i)
+  %322 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.294", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
-  %.not.i.i113 = icmp eq i32 %284, 0
+  %.not.i.i113 = icmp eq i32 %322, 0
   br i1 %.not.i.i113, label %merge4.i.i, label %"$layout.place.exit.thread"
 
 merge4.i.i:                                       ; preds = %else18
-  %285 = getelementptr i8, ptr %0, i64 88
-  %286 = load ptr, ptr %285, align 8
-  %287 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.298", ptr nonnull @"$string.412", ptr %286)
-  %.not53.i.i = icmp eq i32 %287, 0
+  %323 = getelementptr i8, ptr %0, i64 88
+  %324 = load ptr, ptr %323, align 8
+  %325 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.298", ptr nonnull @"$string.412", ptr %324)
+  %.not53.i.i = icmp eq i32 %325, 0
   br i1 %.not53.i.i, label %merge8.i.i, label %"$layout.place.exit.thread"
 
 merge8.i.i:                                       ; preds = %merge4.i.i
-  %288 = getelementptr i8, ptr %0, i64 96
-  %289 = getelementptr i8, ptr %0, i64 104
-  %290 = load i32, ptr %289, align 4
+  %326 = getelementptr i8, ptr %0, i64 96
+  %327 = getelementptr i8, ptr %0, i64 104
+  %328 = load i32, ptr %327, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i56.i.i)
-  %291 = sext i32 %290 to i64
-  %292 = mul nsw i64 %head_rank.0.i.i, %291
-  store ptr %288, ptr %part.i56.i.i, align 8
+  %329 = sext i32 %328 to i64
+  %330 = mul nsw i64 %head_rank.0.i.i, %329
+  store ptr %326, ptr %part.i56.i.i, align 8
   %.sroa.23.0.part.sroa_idx.i57.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i57.i.i, align 8
   %.sroa.3.0.part.sroa_idx.i58.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 12
-  store i32 %290, ptr %.sroa.3.0.part.sroa_idx.i58.i.i, align 4
+  store i32 %328, ptr %.sroa.3.0.part.sroa_idx.i58.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i59.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 16
-  store i64 %292, ptr %.sroa.44.0.part.sroa_idx.i59.i.i, align 8
+  store i64 %330, ptr %.sroa.44.0.part.sroa_idx.i59.i.i, align 8
   %.sroa.5.0.part.sroa_idx.i60.i.i = getelementptr inbounds i8, ptr %part.i56.i.i, i64 24
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i60.i.i, align 8
-  %293 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly %spec.select.i.i112, ptr nonnull %part.i56.i.i)
+  %331 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly %spec.select.i.i112, ptr nonnull %part.i56.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i.i)
-  %.not54.i.i = icmp eq i32 %293, 0
+  %.not54.i.i = icmp eq i32 %331, 0
   br i1 %.not54.i.i, label %merge13.i.i114, label %"$layout.place.exit.thread"
 
 merge13.i.i114:                                   ; preds = %merge8.i.i
-  %294 = load ptr, ptr %layout, align 8
-  %295 = getelementptr i8, ptr %294, i64 68
-  %296 = load i32, ptr %295, align 4
-  %297 = icmp sgt i32 %296, 0
-  br i1 %297, label %forbody.lr.ph.i.i115, label %merge17.i.i
+  %332 = load ptr, ptr %layout, align 8
+  %333 = getelementptr i8, ptr %332, i64 68
+  %334 = load i32, ptr %333, align 4
+  %335 = icmp sgt i32 %334, 0
+  br i1 %335, label %forbody.lr.ph.i.i115, label %merge17.i.i
 
 forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i114
   %.sroa.23.0.part.sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i, i64 8
@@ -59769,7 +59817,7 @@ forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i114
   %.sroa.257.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 16
   %.sroa.358.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 24
   %.sroa.459.0.down.sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 32
-  %298 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 8
+  %336 = getelementptr inbounds i8, ptr %gate_up.i.i.i.i, i64 8
   %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i.i.i.i, i64 16
@@ -59778,8 +59826,8 @@ forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i114
   %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 12
   %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i19.i.i.i.i.i, i64 24
-  %299 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 8
-  %300 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 12
+  %337 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 8
+  %338 = getelementptr inbounds i8, ptr %down.i.i.i.i, i64 12
   %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %part.i24.i.i.i.i.i, i64 16
@@ -59796,7 +59844,7 @@ forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i114
   %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i64.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 16
   %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i = getelementptr inbounds i8, ptr %part.i24.i46.i.i.i, i64 24
-  %wide.trip.count.i.i116 = zext nneg i32 %296 to i64
+  %wide.trip.count.i.i116 = zext nneg i32 %334 to i64
   %.sroa.24.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 8
   %.sroa.3.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 12
   %.sroa.45.0.part.sroa_idx.i.i = getelementptr inbounds i8, ptr %part.i.i, i64 16
@@ -59805,234 +59853,234 @@ forbody.lr.ph.i.i115:                             ; preds = %merge13.i.i114
 
 forbody.i.i117:                                   ; preds = %merge19.i.i, %forbody.lr.ph.i.i115
   %indvars.iv.i.i118 = phi i64 [ 0, %forbody.lr.ph.i.i115 ], [ %indvars.iv.next.i.i126, %merge19.i.i ]
-  %301 = trunc nuw nsw i64 %indvars.iv.i.i118 to i32
-  store i32 %301, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
-  %302 = load ptr, ptr %46, align 8
-  %303 = getelementptr %38, ptr %302, i64 %indvars.iv.i.i118
-  %304 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %305 = load ptr, ptr %layout, align 8
-  %306 = getelementptr i8, ptr %305, i64 84
-  %307 = load i32, ptr %306, align 4
+  %339 = trunc nuw nsw i64 %indvars.iv.i.i118 to i32
+  store i32 %339, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
+  %340 = load ptr, ptr %46, align 8
+  %341 = getelementptr %38, ptr %340, i64 %indvars.iv.i.i118
+  %342 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %343 = load ptr, ptr %layout, align 8
+  %344 = getelementptr i8, ptr %343, i64 84
+  %345 = load i32, ptr %344, align 4
   %.val81.i.i.i.i = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %308 = getelementptr i8, ptr %305, i64 76
-  %.val.val.i.i.i.i = load i32, ptr %308, align 4
-  %309 = sdiv i32 %.val.val.i.i.i.i, %.val81.i.i.i.i
-  %310 = mul i32 %309, %307
-  %311 = getelementptr i8, ptr %305, i64 80
-  %.val82.val.i.i.i.i = load i32, ptr %311, align 4
-  %312 = sdiv i32 %.val82.val.i.i.i.i, %.val81.i.i.i.i
-  %313 = mul i32 %312, %307
-  %314 = getelementptr i8, ptr %303, i64 8
-  %315 = load ptr, ptr %314, align 8
-  %316 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.301", ptr nonnull @"$string.412", ptr %315)
-  %.not.i.i.i.i119 = icmp eq i32 %316, 0
+  %346 = getelementptr i8, ptr %343, i64 76
+  %.val.val.i.i.i.i = load i32, ptr %346, align 4
+  %347 = sdiv i32 %.val.val.i.i.i.i, %.val81.i.i.i.i
+  %348 = mul i32 %347, %345
+  %349 = getelementptr i8, ptr %343, i64 80
+  %.val82.val.i.i.i.i = load i32, ptr %349, align 4
+  %350 = sdiv i32 %.val82.val.i.i.i.i, %.val81.i.i.i.i
+  %351 = mul i32 %350, %345
+  %352 = getelementptr i8, ptr %341, i64 8
+  %353 = load ptr, ptr %352, align 8
+  %354 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.301", ptr nonnull @"$string.412", ptr %353)
+  %.not.i.i.i.i119 = icmp eq i32 %354, 0
   br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$layout.place.exit.thread"
 
 merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
-  %317 = getelementptr i8, ptr %303, i64 16
-  %318 = load ptr, ptr %317, align 8
-  %319 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.308", ptr nonnull @"$string.412", ptr %318)
-  %.not75.i.i.i.i = icmp eq i32 %319, 0
+  %355 = getelementptr i8, ptr %341, i64 16
+  %356 = load ptr, ptr %355, align 8
+  %357 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.308", ptr nonnull @"$string.412", ptr %356)
+  %.not75.i.i.i.i = icmp eq i32 %357, 0
   br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$layout.place.exit.thread"
 
 merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
-  %320 = load ptr, ptr %layout, align 8
-  %321 = getelementptr i8, ptr %320, i64 113
-  %322 = load i8, ptr %321, align 1
-  %323 = trunc i8 %322 to i1
-  br i1 %323, label %then7.i.i.i.i135, label %merge6.i.i.i.i122
+  %358 = load ptr, ptr %layout, align 8
+  %359 = getelementptr i8, ptr %358, i64 113
+  %360 = load i8, ptr %359, align 1
+  %361 = trunc i8 %360 to i1
+  br i1 %361, label %then7.i.i.i.i139, label %merge6.i.i.i.i122
 
-then7.i.i.i.i135:                                 ; preds = %merge2.i.i.i.i121
-  %324 = getelementptr i8, ptr %303, i64 24
-  %325 = load ptr, ptr %324, align 8
-  %326 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.306", ptr nonnull @"$string.412", ptr %325)
-  %.not76.i.i.i.i = icmp eq i32 %326, 0
-  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i136, label %"$layout.place.exit.thread"
+then7.i.i.i.i139:                                 ; preds = %merge2.i.i.i.i121
+  %362 = getelementptr i8, ptr %341, i64 24
+  %363 = load ptr, ptr %362, align 8
+  %364 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.306", ptr nonnull @"$string.412", ptr %363)
+  %.not76.i.i.i.i = icmp eq i32 %364, 0
+  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$layout.place.exit.thread"
 
-merge10.i.i.i.i136:                               ; preds = %then7.i.i.i.i135
-  %327 = getelementptr i8, ptr %303, i64 32
-  %328 = load ptr, ptr %327, align 8
-  %329 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.307", ptr nonnull @"$string.412", ptr %328)
-  %.not77.i.i.i.i = icmp eq i32 %329, 0
+merge10.i.i.i.i140:                               ; preds = %then7.i.i.i.i139
+  %365 = getelementptr i8, ptr %341, i64 32
+  %366 = load ptr, ptr %365, align 8
+  %367 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.307", ptr nonnull @"$string.412", ptr %366)
+  %.not77.i.i.i.i = icmp eq i32 %367, 0
   br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$layout.place.exit.thread"
 
-merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i136, %merge2.i.i.i.i121
-  %330 = getelementptr i8, ptr %303, i64 40
+merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140, %merge2.i.i.i.i121
+  %368 = getelementptr i8, ptr %341, i64 40
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %331 = sext i32 %304 to i64
-  %332 = sext i32 %310 to i64
-  %333 = mul nsw i64 %332, %331
-  store ptr %330, ptr %part.i.i.i.i.i, align 8
+  %369 = sext i32 %342 to i64
+  %370 = sext i32 %348 to i64
+  %371 = mul nsw i64 %370, %369
+  store ptr %368, ptr %part.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %310, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
-  store i64 %333, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
+  store i32 %348, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
+  store i64 %371, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %334 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.302", ptr nonnull %part.i.i.i.i.i)
+  %372 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.302", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
-  %.not78.i.i.i.i = icmp eq i32 %334, 0
+  %.not78.i.i.i.i = icmp eq i32 %372, 0
   br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
 
 merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
-  %335 = sext i32 %313 to i64
-  %336 = mul nsw i64 %335, %331
-  store ptr %330, ptr %part.i84.i.i.i.i, align 8
-  store i32 %310, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i.i, align 8
-  store i32 %313, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
-  store i64 %336, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
+  %373 = sext i32 %351 to i64
+  %374 = mul nsw i64 %373, %369
+  store ptr %368, ptr %part.i84.i.i.i.i, align 8
+  store i32 %348, ptr %.sroa.23.0.part.sroa_idx.i85.i.i.i.i, align 8
+  store i32 %351, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
+  store i64 %374, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
-  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.303", ptr nonnull %part.i84.i.i.i.i)
+  %375 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.303", ptr nonnull %part.i84.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
-  %.not79.i.i.i.i = icmp eq i32 %337, 0
+  %.not79.i.i.i.i = icmp eq i32 %375, 0
   br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
 
 merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
-  %338 = add i32 %313, %310
+  %376 = add i32 %351, %348
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
-  store ptr %330, ptr %part.i89.i.i.i.i, align 8
-  store i32 %338, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i.i, align 8
-  store i32 %313, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
-  store i64 %336, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
+  store ptr %368, ptr %part.i89.i.i.i.i, align 8
+  store i32 %376, ptr %.sroa.23.0.part.sroa_idx.i90.i.i.i.i, align 8
+  store i32 %351, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
+  store i64 %374, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
-  %339 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.304", ptr nonnull %part.i89.i.i.i.i)
+  %377 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.304", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
-  %.not80.i.i.i.i = icmp eq i32 %339, 0
+  %.not80.i.i.i.i = icmp eq i32 %377, 0
   br i1 %.not80.i.i.i.i, label %"$place_attention.702.exit.i.i.i", label %"$layout.place.exit.thread"
 
 "$place_attention.702.exit.i.i.i":                ; preds = %merge25.i.i.i.i
-  %340 = getelementptr i8, ptr %303, i64 80
+  %378 = getelementptr i8, ptr %341, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
-  %341 = getelementptr i8, ptr %303, i64 88
-  %342 = load i32, ptr %341, align 4
-  %343 = getelementptr i8, ptr %303, i64 92
-  %344 = load i32, ptr %343, align 4
-  %345 = sext i32 %344 to i64
-  %346 = mul nsw i64 %345, %331
-  store ptr %340, ptr %part.i.i, align 8
+  %379 = getelementptr i8, ptr %341, i64 88
+  %380 = load i32, ptr %379, align 4
+  %381 = getelementptr i8, ptr %341, i64 92
+  %382 = load i32, ptr %381, align 4
+  %383 = sext i32 %382 to i64
+  %384 = mul nsw i64 %383, %369
+  store ptr %378, ptr %part.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i, align 8
-  store i32 %342, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
+  store i32 %380, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
-  store i64 %346, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %347 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.305", ptr nonnull %part.i.i)
+  store i64 %384, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
+  %385 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.305", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
-  %.not.i.i.i123 = icmp eq i32 %347, 0
+  %.not.i.i.i123 = icmp eq i32 %385, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
 merge.i.i.i124:                                   ; preds = %"$place_attention.702.exit.i.i.i"
-  %348 = load i8, ptr %303, align 1
-  %349 = trunc i8 %348 to i1
-  br i1 %349, label %merge1.i.i.i128, label %then2.i.i.i125
+  %386 = load i8, ptr %341, align 1
+  %387 = trunc i8 %386 to i1
+  br i1 %387, label %merge1.i.i.i128, label %then2.i.i.i125
 
 then2.i.i.i125:                                   ; preds = %merge.i.i.i124
-  %350 = getelementptr i8, ptr %303, i64 120
-  %351 = getelementptr i8, ptr %303, i64 160
-  %352 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %353 = getelementptr i8, ptr %303, i64 128
-  %354 = load i32, ptr %353, align 4
-  %355 = sdiv i32 %354, 2
+  %388 = getelementptr i8, ptr %341, i64 120
+  %389 = getelementptr i8, ptr %341, i64 160
+  %390 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %391 = getelementptr i8, ptr %341, i64 128
+  %392 = load i32, ptr %391, align 4
+  %393 = sdiv i32 %392, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %356 = sext i32 %352 to i64
-  %357 = sext i32 %355 to i64
-  %358 = mul nsw i64 %357, %356
-  store ptr %350, ptr %part.i.i31.i.i.i, align 8
+  %394 = sext i32 %390 to i64
+  %395 = sext i32 %393 to i64
+  %396 = mul nsw i64 %395, %394
+  store ptr %388, ptr %part.i.i31.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i32.i.i.i, align 8
-  store i32 %355, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
-  store i64 %358, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
+  store i32 %393, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
+  store i64 %396, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %359 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.310", ptr nonnull %part.i.i31.i.i.i)
+  %397 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.310", ptr nonnull %part.i.i31.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
-  %.not.i36.i.i.i = icmp eq i32 %359, 0
+  %.not.i36.i.i.i = icmp eq i32 %397, 0
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
 
 merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  store ptr %350, ptr %part.i19.i.i.i.i, align 8
-  store i32 %355, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
-  store i32 %355, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
-  store i64 %358, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
+  store ptr %388, ptr %part.i19.i.i.i.i, align 8
+  store i32 %393, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i, align 8
+  store i32 %393, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
+  store i64 %396, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %360 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.311", ptr nonnull %part.i19.i.i.i.i)
+  %398 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.311", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
-  %.not18.i.i.i.i = icmp eq i32 %360, 0
+  %.not18.i.i.i.i = icmp eq i32 %398, 0
   br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
 
 merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  %361 = getelementptr i8, ptr %303, i64 168
-  %362 = load i32, ptr %361, align 4
-  %363 = getelementptr i8, ptr %303, i64 172
-  %364 = load i32, ptr %363, align 4
-  %365 = sext i32 %364 to i64
-  %366 = mul nsw i64 %365, %356
-  store ptr %351, ptr %part.i24.i.i.i.i, align 8
+  %399 = getelementptr i8, ptr %341, i64 168
+  %400 = load i32, ptr %399, align 4
+  %401 = getelementptr i8, ptr %341, i64 172
+  %402 = load i32, ptr %401, align 4
+  %403 = sext i32 %402 to i64
+  %404 = mul nsw i64 %403, %394
+  store ptr %389, ptr %part.i24.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i32 %362, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
+  store i32 %400, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
-  store i64 %366, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %367 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.312", ptr nonnull %part.i24.i.i.i.i)
+  store i64 %404, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
+  %405 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.312", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
   br label %"$place_layer.701.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %368 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %406 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
   %.val.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %369 = icmp eq i32 %.val.i.i.i.i, 2
-  %spec.select.i.i.i.i129 = select i1 %369, i32 0, i32 %368
-  %370 = getelementptr i8, ptr %303, i64 200
-  %371 = getelementptr i8, ptr %303, i64 208
-  %372 = load i32, ptr %371, align 4
+  %407 = icmp eq i32 %.val.i.i.i.i, 2
+  %spec.select.i.i.i.i129 = select i1 %407, i32 0, i32 %406
+  %408 = getelementptr i8, ptr %341, i64 200
+  %409 = getelementptr i8, ptr %341, i64 208
+  %410 = load i32, ptr %409, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  store ptr %370, ptr %part.i.i40.i.i.i, align 8
+  store ptr %408, ptr %part.i.i40.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
-  store i32 %372, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
+  store i32 %410, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %373 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.314", ptr nonnull %part.i.i40.i.i.i)
+  %411 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.314", ptr nonnull %part.i.i40.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
-  %.not.i44.i.i.i = icmp eq i32 %373, 0
+  %.not.i44.i.i.i = icmp eq i32 %411, 0
   br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i128
-  %374 = getelementptr i8, ptr %303, i64 240
-  %375 = load ptr, ptr %374, align 8
-  %376 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.314", ptr nonnull @"$string.413", ptr %375)
-  %.not39.i.i.i.i = icmp eq i32 %376, 0
+  %412 = getelementptr i8, ptr %341, i64 240
+  %413 = load ptr, ptr %412, align 8
+  %414 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.314", ptr nonnull @"$string.413", ptr %413)
+  %.not39.i.i.i.i = icmp eq i32 %414, 0
   br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
 merge5.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %.val.i.i.i.i.i130 = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %377 = icmp eq i32 %.val.i.i.i.i.i130, 2
-  %378 = load ptr, ptr %layout, align 8
-  %379 = getelementptr i8, ptr %378, i64 128
-  %380 = load i32, ptr %379, align 4
-  br i1 %377, label %then.i.i.i.i.i134, label %"$Layout.num_local_experts.exit.i.i.i.i131"
+  %.val.i.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
+  %415 = icmp eq i32 %.val.i.i.i.i.i, 2
+  %416 = load ptr, ptr %layout, align 8
+  %417 = getelementptr i8, ptr %416, i64 128
+  %418 = load i32, ptr %417, align 4
+  br i1 %415, label %then.i.i.i.i.i, label %"$Layout.num_local_experts.exit.i.i.i.i"
 
-then.i.i.i.i.i134:                                ; preds = %merge5.i.i.i.i
-  %381 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %382 = sdiv i32 %380, %381
-  br label %"$Layout.num_local_experts.exit.i.i.i.i131"
+then.i.i.i.i.i:                                   ; preds = %merge5.i.i.i.i
+  %419 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %420 = sdiv i32 %418, %419
+  br label %"$Layout.num_local_experts.exit.i.i.i.i"
 
-"$Layout.num_local_experts.exit.i.i.i.i131":      ; preds = %then.i.i.i.i.i134, %merge5.i.i.i.i
-  %common.ret.op.i.i.i.i.i132 = phi i32 [ %382, %then.i.i.i.i.i134 ], [ %380, %merge5.i.i.i.i ]
-  %383 = icmp sgt i32 %common.ret.op.i.i.i.i.i132, 0
-  br i1 %383, label %forbody.lr.ph.i.i.i.i, label %merge6.i.i.i
+"$Layout.num_local_experts.exit.i.i.i.i":         ; preds = %then.i.i.i.i.i, %merge5.i.i.i.i
+  %common.ret.op.i.i.i.i.i130 = phi i32 [ %420, %then.i.i.i.i.i ], [ %418, %merge5.i.i.i.i ]
+  %421 = icmp sgt i32 %common.ret.op.i.i.i.i.i130, 0
+  br i1 %421, label %forbody.lr.ph.i.i.i.i, label %merge6.i.i.i
 
-forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_experts.exit.i.i.i.i131"
-  %384 = getelementptr i8, ptr %303, i64 248
-  %385 = getelementptr i8, ptr %303, i64 328
-  %386 = getelementptr i8, ptr %303, i64 336
-  %.sroa.263.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 264
-  %.sroa.364.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 272
-  %.sroa.465.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 280
-  %387 = getelementptr i8, ptr %303, i64 288
-  %388 = getelementptr i8, ptr %303, i64 344
-  %389 = getelementptr i8, ptr %303, i64 352
-  %.sroa.271.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 304
-  %.sroa.372.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 312
-  %.sroa.473.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %303, i64 320
-  %390 = sext i32 %spec.select.i.i.i.i129 to i64
-  %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i132 to i64
+forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_experts.exit.i.i.i.i"
+  %422 = getelementptr i8, ptr %341, i64 248
+  %423 = getelementptr i8, ptr %341, i64 328
+  %424 = getelementptr i8, ptr %341, i64 336
+  %.sroa.263.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %341, i64 264
+  %.sroa.364.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %341, i64 272
+  %.sroa.465.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %341, i64 280
+  %425 = getelementptr i8, ptr %341, i64 288
+  %426 = getelementptr i8, ptr %341, i64 344
+  %427 = getelementptr i8, ptr %341, i64 352
+  %.sroa.271.0..sroa_idx.i.i.i.i131 = getelementptr i8, ptr %341, i64 304
+  %.sroa.372.0..sroa_idx.i.i.i.i132 = getelementptr i8, ptr %341, i64 312
+  %.sroa.473.0..sroa_idx.i.i.i.i133 = getelementptr i8, ptr %341, i64 320
+  %428 = sext i32 %spec.select.i.i.i.i129 to i64
+  %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
 forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i"
@@ -60042,100 +60090,100 @@ forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/che
 
 forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forcond.i.i.i.i ]
-  %391 = load i64, ptr %385, align 8
-  %392 = load i64, ptr %386, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %384, i64 16, i1 false)
+  %429 = load i64, ptr %423, align 8
+  %430 = load i64, ptr %424, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %gate_up.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %422, i64 16, i1 false)
   %.sroa.263.0.copyload.i.i.i.i = load ptr, ptr %.sroa.263.0..sroa_idx.i.i.i.i, align 8
   %.sroa.364.0.copyload.i.i.i.i = load ptr, ptr %.sroa.364.0..sroa_idx.i.i.i.i, align 8
   %.sroa.465.0.copyload.i.i.i.i = load ptr, ptr %.sroa.465.0..sroa_idx.i.i.i.i, align 8
-  %.not.i.i.i.i.i133 = icmp eq ptr %.sroa.364.0.copyload.i.i.i.i, null
-  %393 = mul i64 %392, %indvars.iv.i.i.i.i
-  %394 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i.i, i64 %393
-  %matrix.sroa.4.0.i.i.i.i.i = select i1 %.not.i.i.i.i.i133, ptr null, ptr %394
-  %395 = mul i64 %391, %indvars.iv.i.i.i.i
-  %396 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i.i, i64 %395
-  store ptr %396, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i, align 8
+  %.not.i.i.i.i.i134 = icmp eq ptr %.sroa.364.0.copyload.i.i.i.i, null
+  %431 = mul i64 %430, %indvars.iv.i.i.i.i
+  %432 = getelementptr i8, ptr %.sroa.364.0.copyload.i.i.i.i, i64 %431
+  %matrix.sroa.4.0.i.i.i.i.i = select i1 %.not.i.i.i.i.i134, ptr null, ptr %432
+  %433 = mul i64 %429, %indvars.iv.i.i.i.i
+  %434 = getelementptr i8, ptr %.sroa.263.0.copyload.i.i.i.i, i64 %433
+  store ptr %434, ptr %.sroa.2.0.gate_up.sroa_idx.i.i.i.i, align 8
   store ptr %matrix.sroa.4.0.i.i.i.i.i, ptr %.sroa.3.0.gate_up.sroa_idx.i.i.i.i, align 8
   store ptr %.sroa.465.0.copyload.i.i.i.i, ptr %.sroa.4.0.gate_up.sroa_idx.i.i.i.i, align 8
-  %397 = load i64, ptr %388, align 8
-  %398 = load i64, ptr %389, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %387, i64 16, i1 false)
-  %.sroa.271.0.copyload.i.i.i.i = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.372.0.copyload.i.i.i.i = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i, align 8
-  %.sroa.473.0.copyload.i.i.i.i = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i, align 8
-  %.not.i47.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i, null
-  %399 = mul i64 %398, %indvars.iv.i.i.i.i
-  %400 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i, i64 %399
-  %matrix.sroa.4.0.i48.i.i.i.i = select i1 %.not.i47.i.i.i.i, ptr null, ptr %400
-  %401 = mul i64 %397, %indvars.iv.i.i.i.i
-  %402 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i, i64 %401
-  store ptr %402, ptr %.sroa.257.0.down.sroa_idx.i.i.i.i, align 8
+  %435 = load i64, ptr %426, align 8
+  %436 = load i64, ptr %427, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %down.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(16) %425, i64 16, i1 false)
+  %.sroa.271.0.copyload.i.i.i.i135 = load ptr, ptr %.sroa.271.0..sroa_idx.i.i.i.i131, align 8
+  %.sroa.372.0.copyload.i.i.i.i136 = load ptr, ptr %.sroa.372.0..sroa_idx.i.i.i.i132, align 8
+  %.sroa.473.0.copyload.i.i.i.i137 = load ptr, ptr %.sroa.473.0..sroa_idx.i.i.i.i133, align 8
+  %.not.i47.i.i.i.i = icmp eq ptr %.sroa.372.0.copyload.i.i.i.i136, null
+  %437 = mul i64 %436, %indvars.iv.i.i.i.i
+  %438 = getelementptr i8, ptr %.sroa.372.0.copyload.i.i.i.i136, i64 %437
+  %matrix.sroa.4.0.i48.i.i.i.i = select i1 %.not.i47.i.i.i.i, ptr null, ptr %438
+  %439 = mul i64 %435, %indvars.iv.i.i.i.i
+  %440 = getelementptr i8, ptr %.sroa.271.0.copyload.i.i.i.i135, i64 %439
+  store ptr %440, ptr %.sroa.257.0.down.sroa_idx.i.i.i.i, align 8
   store ptr %matrix.sroa.4.0.i48.i.i.i.i, ptr %.sroa.358.0.down.sroa_idx.i.i.i.i, align 8
-  store ptr %.sroa.473.0.copyload.i.i.i.i, ptr %.sroa.459.0.down.sroa_idx.i.i.i.i, align 8
+  store ptr %.sroa.473.0.copyload.i.i.i.i137, ptr %.sroa.459.0.down.sroa_idx.i.i.i.i, align 8
   %.val.i52.i.i.i.i = load i32, ptr %.sroa.6.0.layout.sroa_idx, align 8
-  %403 = icmp eq i32 %.val.i52.i.i.i.i, 2
-  br i1 %403, label %"$Layout.num_local_experts.exit.i.i.i.i.i", label %"$Layout.experts_begin.exit.i.i.i.i"
+  %441 = icmp eq i32 %.val.i52.i.i.i.i, 2
+  br i1 %441, label %"$Layout.num_local_experts.exit.i.i.i.i.i138", label %"$Layout.experts_begin.exit.i.i.i.i"
 
-"$Layout.num_local_experts.exit.i.i.i.i.i":       ; preds = %forbody.i.i.i.i
-  %404 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %405 = load ptr, ptr %layout, align 8
-  %406 = getelementptr i8, ptr %405, i64 128
-  %407 = load i32, ptr %406, align 4
-  %408 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
-  %409 = sdiv i32 %407, %408
-  %410 = mul i32 %409, %404
+"$Layout.num_local_experts.exit.i.i.i.i.i138":    ; preds = %forbody.i.i.i.i
+  %442 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %443 = load ptr, ptr %layout, align 8
+  %444 = getelementptr i8, ptr %443, i64 128
+  %445 = load i32, ptr %444, align 4
+  %446 = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %447 = sdiv i32 %445, %446
+  %448 = mul i32 %447, %442
   br label %"$Layout.experts_begin.exit.i.i.i.i"
 
-"$Layout.experts_begin.exit.i.i.i.i":             ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i", %forbody.i.i.i.i
-  %common.ret.op.i53.i.i.i.i = phi i32 [ %410, %"$Layout.num_local_experts.exit.i.i.i.i.i" ], [ 0, %forbody.i.i.i.i ]
-  %411 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %412 = add i32 %common.ret.op.i53.i.i.i.i, %411
-  store i32 %412, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
-  %413 = load i32, ptr %298, align 8
-  %414 = sdiv i32 %413, 2
+"$Layout.experts_begin.exit.i.i.i.i":             ; preds = %"$Layout.num_local_experts.exit.i.i.i.i.i138", %forbody.i.i.i.i
+  %common.ret.op.i53.i.i.i.i = phi i32 [ %448, %"$Layout.num_local_experts.exit.i.i.i.i.i138" ], [ 0, %forbody.i.i.i.i ]
+  %449 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
+  %450 = add i32 %common.ret.op.i53.i.i.i.i, %449
+  store i32 %450, ptr %.sroa.7.0.placer.sroa_idx.i110, align 4
+  %451 = load i32, ptr %336, align 8
+  %452 = sdiv i32 %451, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %415 = sext i32 %414 to i64
-  %416 = mul nsw i64 %415, %390
+  %453 = sext i32 %452 to i64
+  %454 = mul nsw i64 %453, %428
   store ptr %gate_up.i.i.i.i, ptr %part.i.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %414, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
-  store i64 %416, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
+  store i32 %452, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
+  store i64 %454, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %417 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.316", ptr nonnull %part.i.i.i.i.i.i)
+  %455 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.316", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
-  %.not.i54.i.i.i.i = icmp eq i32 %417, 0
+  %.not.i54.i.i.i.i = icmp eq i32 %455, 0
   br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_begin.exit.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   store ptr %gate_up.i.i.i.i, ptr %part.i19.i.i.i.i.i, align 8
-  store i32 %414, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
-  store i32 %414, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
-  store i64 %416, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
+  store i32 %452, ptr %.sroa.23.0.part.sroa_idx.i20.i.i.i.i.i, align 8
+  store i32 %452, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
+  store i64 %454, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %418 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.317", ptr nonnull %part.i19.i.i.i.i.i)
+  %456 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.317", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
-  %.not18.i.i.i.i.i = icmp eq i32 %418, 0
+  %.not18.i.i.i.i.i = icmp eq i32 %456, 0
   br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
 "$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %419 = load i32, ptr %299, align 8
-  %420 = load i32, ptr %300, align 4
-  %421 = sext i32 %420 to i64
-  %422 = mul nsw i64 %421, %390
+  %457 = load i32, ptr %337, align 8
+  %458 = load i32, ptr %338, align 4
+  %459 = sext i32 %458 to i64
+  %460 = mul nsw i64 %459, %428
   store ptr %down.i.i.i.i, ptr %part.i24.i.i.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i32 %419, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
+  store i32 %457, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  store i64 %422, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %423 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.318", ptr nonnull %part.i24.i.i.i.i.i)
+  store i64 %460, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
+  %461 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.318", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
-  %.not40.i.i.i.i = icmp eq i32 %423, 0
+  %.not40.i.i.i.i = icmp eq i32 %461, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
 "$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %418, %merge.i.i.i.i.i ], [ %417, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %423, %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i" ], [ %373, %merge1.i.i.i128 ], [ %376, %merge1.i.i.i.i ]
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %456, %merge.i.i.i.i.i ], [ %455, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %461, %"$anon (./terra/checkpoint/weights_place.t:165).703.exit.i.i.i.i" ], [ %411, %merge1.i.i.i128 ], [ %414, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -60144,67 +60192,67 @@ merge6.i.i.i.loopexit:                            ; preds = %forcond.i.i.i.i
   %.pre = load ptr, ptr %layout, align 8
   br label %merge6.i.i.i
 
-merge6.i.i.i:                                     ; preds = %merge6.i.i.i.loopexit, %"$Layout.num_local_experts.exit.i.i.i.i131"
-  %424 = phi ptr [ %.pre, %merge6.i.i.i.loopexit ], [ %378, %"$Layout.num_local_experts.exit.i.i.i.i131" ]
+merge6.i.i.i:                                     ; preds = %merge6.i.i.i.loopexit, %"$Layout.num_local_experts.exit.i.i.i.i"
+  %462 = phi ptr [ %.pre, %merge6.i.i.i.loopexit ], [ %416, %"$Layout.num_local_experts.exit.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  %425 = getelementptr i8, ptr %424, i64 136
-  %426 = load i32, ptr %425, align 4
-  %427 = icmp eq i32 %426, 0
-  br i1 %427, label %merge19.i.i, label %merge10.i.i.i
+  %463 = getelementptr i8, ptr %462, i64 136
+  %464 = load i32, ptr %463, align 4
+  %465 = icmp eq i32 %464, 0
+  br i1 %465, label %merge19.i.i, label %merge10.i.i.i
 
 merge10.i.i.i:                                    ; preds = %merge6.i.i.i
-  %428 = getelementptr i8, ptr %303, i64 120
-  %429 = getelementptr i8, ptr %303, i64 160
-  %430 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
-  %431 = getelementptr i8, ptr %303, i64 128
-  %432 = load i32, ptr %431, align 4
-  %433 = sdiv i32 %432, 2
+  %466 = getelementptr i8, ptr %341, i64 120
+  %467 = getelementptr i8, ptr %341, i64 160
+  %468 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %469 = getelementptr i8, ptr %341, i64 128
+  %470 = load i32, ptr %469, align 4
+  %471 = sdiv i32 %470, 2
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
-  %434 = sext i32 %430 to i64
-  %435 = sext i32 %433 to i64
-  %436 = mul nsw i64 %435, %434
-  store ptr %428, ptr %part.i.i48.i.i.i, align 8
+  %472 = sext i32 %468 to i64
+  %473 = sext i32 %471 to i64
+  %474 = mul nsw i64 %473, %472
+  store ptr %466, ptr %part.i.i48.i.i.i, align 8
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i49.i.i.i, align 8
-  store i32 %433, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
-  store i64 %436, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
+  store i32 %471, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
+  store i64 %474, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
-  %437 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.320", ptr nonnull %part.i.i48.i.i.i)
+  %475 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.320", ptr nonnull %part.i.i48.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
-  %.not.i53.i.i.i = icmp eq i32 %437, 0
+  %.not.i53.i.i.i = icmp eq i32 %475, 0
   br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
 
 merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
-  store ptr %428, ptr %part.i19.i47.i.i.i, align 8
-  store i32 %433, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i, align 8
-  store i32 %433, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
-  store i64 %436, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
+  store ptr %466, ptr %part.i19.i47.i.i.i, align 8
+  store i32 %471, ptr %.sroa.23.0.part.sroa_idx.i20.i56.i.i.i, align 8
+  store i32 %471, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
+  store i64 %474, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
-  %438 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.321", ptr nonnull %part.i19.i47.i.i.i)
+  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.321", ptr nonnull %part.i19.i47.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
-  %.not18.i60.i.i.i = icmp eq i32 %438, 0
+  %.not18.i60.i.i.i = icmp eq i32 %476, 0
   br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
 
 merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  %439 = getelementptr i8, ptr %303, i64 168
-  %440 = load i32, ptr %439, align 4
-  %441 = getelementptr i8, ptr %303, i64 172
-  %442 = load i32, ptr %441, align 4
-  %443 = sext i32 %442 to i64
-  %444 = mul nsw i64 %443, %434
-  store ptr %429, ptr %part.i24.i46.i.i.i, align 8
+  %477 = getelementptr i8, ptr %341, i64 168
+  %478 = load i32, ptr %477, align 4
+  %479 = getelementptr i8, ptr %341, i64 172
+  %480 = load i32, ptr %479, align 4
+  %481 = sext i32 %480 to i64
+  %482 = mul nsw i64 %481, %472
+  store ptr %467, ptr %part.i24.i46.i.i.i, align 8
   store i32 0, ptr %.sroa.24.0.part.sroa_idx.i.i62.i.i.i, align 8
-  store i32 %440, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
+  store i32 %478, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
-  store i64 %444, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
-  %445 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i46.i.i.i)
+  store i64 %482, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
+  %483 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
   br label %"$place_layer.701.exit.i.i"
 
 "$place_layer.701.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %367, %merge2.i39.i.i.i ], [ %445, %merge2.i61.i.i.i ]
+  %common.ret.op.i.i.i = phi i32 [ %405, %merge2.i39.i.i.i ], [ %483, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
@@ -60214,43 +60262,43 @@ merge19.i.i:                                      ; preds = %"$place_layer.701.e
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
 
 merge17.i.i:                                      ; preds = %merge19.i.i, %merge13.i.i114
-  %446 = load i8, ptr %.sroa.8.0.layout.sroa_idx, align 1
-  %447 = trunc i8 %446 to i1
-  br i1 %447, label %"$layout.place.exit", label %"$layout.place.exit.thread142"
+  %484 = load i8, ptr %.sroa.8.0.layout.sroa_idx, align 1
+  %485 = trunc i8 %484 to i1
+  br i1 %485, label %"$layout.place.exit", label %"$layout.place.exit.thread146"
 
-"$layout.place.exit.thread142":                   ; preds = %merge17.i.i
+"$layout.place.exit.thread146":                   ; preds = %merge17.i.i
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.701.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i135, %merge10.i.i.i.i136, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.702.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %293, %merge8.i.i ], [ %287, %merge4.i.i ], [ %284, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.701.exit.i.i" ], [ %316, %forbody.i.i117 ], [ %319, %merge.i.i.i.i120 ], [ %326, %then7.i.i.i.i135 ], [ %329, %merge10.i.i.i.i136 ], [ %334, %merge6.i.i.i.i122 ], [ %337, %merge20.i.i.i.i ], [ %339, %merge25.i.i.i.i ], [ %438, %merge.i55.i.i.i ], [ %437, %merge10.i.i.i ], [ %360, %merge.i38.i.i.i ], [ %359, %then2.i.i.i125 ], [ %347, %"$place_attention.702.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.701.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.702.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %331, %merge8.i.i ], [ %325, %merge4.i.i ], [ %322, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.701.exit.i.i" ], [ %354, %forbody.i.i117 ], [ %357, %merge.i.i.i.i120 ], [ %364, %then7.i.i.i.i139 ], [ %367, %merge10.i.i.i.i140 ], [ %372, %merge6.i.i.i.i122 ], [ %375, %merge20.i.i.i.i ], [ %377, %merge25.i.i.i.i ], [ %476, %merge.i55.i.i.i ], [ %475, %merge10.i.i.i ], [ %398, %merge.i38.i.i.i ], [ %397, %then2.i.i.i125 ], [ %385, %"$place_attention.702.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
 "$layout.place.exit":                             ; preds = %merge17.i.i
-  %448 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer.i107, ptr %46)
+  %486 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer.i107, ptr %46)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
-  %.not97 = icmp eq i32 %448, 0
+  %.not97 = icmp eq i32 %486, 0
   br i1 %.not97, label %merge16, label %common.ret
 
-merge16:                                          ; preds = %"$layout.place.exit.thread142", %"$layout.place.exit", %"$layout.place_random.exit"
-  %449 = getelementptr i8, ptr %0, i64 160
-  %450 = getelementptr i8, ptr %0, i64 1976
-  %451 = load <2 x ptr>, ptr %449, align 8
-  store <2 x ptr> %451, ptr %450, align 8
+merge16:                                          ; preds = %"$layout.place.exit.thread146", %"$layout.place.exit", %"$layout.place_random.exit"
+  %487 = getelementptr i8, ptr %0, i64 160
+  %488 = getelementptr i8, ptr %0, i64 1976
+  %489 = load <2 x ptr>, ptr %487, align 8
+  store <2 x ptr> %489, ptr %488, align 8
   store ptr @"$string.705", ptr %25, align 8
   store i32 -1, ptr %26, align 4
-  %452 = load i64, ptr %27, align 8
-  %453 = add i64 %452, 1
-  store i64 %453, ptr %27, align 8
-  %454 = load ptr, ptr %30, align 8
-  %455 = getelementptr i8, ptr %454, i64 136
-  %456 = load ptr, ptr %455, align 8
-  %457 = load ptr, ptr %34, align 8
-  %458 = call i32 %456(ptr %457)
+  %490 = load i64, ptr %27, align 8
+  %491 = add i64 %490, 1
+  store i64 %491, ptr %27, align 8
+  %492 = load ptr, ptr %30, align 8
+  %493 = getelementptr i8, ptr %492, i64 136
+  %494 = load ptr, ptr %493, align 8
+  %495 = load ptr, ptr %34, align 8
+  %496 = call i32 %494(ptr %495)
   %.val = load i8, ptr %37, align 1
-  %459 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %459, i32 9, i32 %458
+  %497 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %497, i32 9, i32 %496
   %.not99 = icmp eq i32 %spec.select.i, 0
   br i1 %.not99, label %merge30, label %then31
 
@@ -60259,90 +60307,93 @@ then31:                                           ; preds = %merge16
   br label %common.ret
 
 merge30:                                          ; preds = %merge16
-  %460 = load ptr, ptr %1, align 8
-  %461 = getelementptr i8, ptr %460, i64 512
-  %462 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %461, ptr %2)
-  %.not100 = icmp eq i32 %462, 0
+  %498 = load ptr, ptr %1, align 8
+  %499 = getelementptr i8, ptr %498, i64 512
+  %500 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %499, ptr %2)
+  %.not100 = icmp eq i32 %500, 0
   br i1 %.not100, label %merge35, label %common.ret
 
 merge35:                                          ; preds = %merge30
   store i64 %48, ptr %.sroa.3.0.progress.sroa_idx, align 16
-  %463 = load ptr, ptr %progress, align 16
-  %.not.i138 = icmp eq ptr %463, null
-  br i1 %.not.i138, label %common.ret, label %then.i139
+  %501 = load ptr, ptr %progress, align 16
+  %.not.i142 = icmp eq ptr %501, null
+  br i1 %.not.i142, label %common.ret, label %then.i143
 
-then.i139:                                        ; preds = %merge35
-  %464 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
-  %465 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  call void %463(ptr %464, i64 %48, i64 %465, ptr nonnull @"$string.237")
+then.i143:                                        ; preds = %merge35
+  %502 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
+  %503 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
+  call void %501(ptr %502, i64 %48, i64 %503, ptr nonnull @"$string.237")
   br label %common.ret
 }
 
-define internal fastcc i32 @"$RandomPlacer.matrix_of_deviation"(ptr nocapture %0, ptr %1, float %2) unnamed_addr {
+define internal fastcc i32 @"$RandomPlacer.fill"(ptr nocapture %0, ptr %1, float %2, i32 %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
   %bytes = alloca i64, align 8
   %args = alloca %118, align 8
   store ptr %1, ptr %args, align 8
-  %3 = getelementptr i8, ptr %0, i64 32
-  %4 = load i64, ptr %3, align 8
-  %5 = getelementptr inbounds i8, ptr %args, i64 8
-  store i64 %4, ptr %5, align 8
-  %6 = getelementptr inbounds i8, ptr %args, i64 16
-  store float %2, ptr %6, align 8
-  %7 = add i64 %4, 1
-  store i64 %7, ptr %3, align 8
-  %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %8, i64 16
-  %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr i8, ptr %10, i64 432
-  %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 8
+  %4 = sext i32 %3 to i64
+  %5 = shl nsw i64 %4, 20
+  %6 = getelementptr i8, ptr %0, i64 32
+  %7 = load i64, ptr %6, align 8
+  %8 = add i64 %7, %5
+  %9 = getelementptr inbounds i8, ptr %args, i64 8
+  store i64 %8, ptr %9, align 8
+  %10 = getelementptr inbounds i8, ptr %args, i64 16
+  store float %2, ptr %10, align 8
+  %11 = add i64 %7, 1
+  store i64 %11, ptr %6, align 8
+  %12 = load ptr, ptr %0, align 8
+  %13 = getelementptr i8, ptr %12, i64 16
   %14 = load ptr, ptr %13, align 8
-  %15 = call i32 %12(ptr %14, ptr nonnull %args)
-  %.not = icmp eq i32 %15, 0
+  %15 = getelementptr i8, ptr %14, i64 432
+  %16 = load ptr, ptr %15, align 8
+  %17 = getelementptr i8, ptr %0, i64 8
+  %18 = load ptr, ptr %17, align 8
+  %19 = call i32 %16(ptr %18, ptr nonnull %args)
+  %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge, label %then
 
 common.ret:                                       ; preds = %then.i12, %merge, %"$RandomPlacer.failed.exit"
-  ret i32 %15
+  ret i32 %19
 
 then:                                             ; preds = %entry
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %16 = load ptr, ptr %0, align 8
-  %17 = getelementptr i8, ptr %16, i64 16
-  %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr i8, ptr %18, i64 64
-  %20 = load ptr, ptr %19, align 8
-  %21 = load ptr, ptr %13, align 8
-  call void %20(ptr %21, ptr nonnull %cause.i)
-  %22 = getelementptr i8, ptr %0, i64 24
-  %23 = load ptr, ptr %22, align 8
-  %.not.i = icmp eq ptr %23, null
+  %20 = load ptr, ptr %0, align 8
+  %21 = getelementptr i8, ptr %20, i64 16
+  %22 = load ptr, ptr %21, align 8
+  %23 = getelementptr i8, ptr %22, i64 64
+  %24 = load ptr, ptr %23, align 8
+  %25 = load ptr, ptr %17, align 8
+  call void %24(ptr %25, ptr nonnull %cause.i)
+  %26 = getelementptr i8, ptr %0, i64 24
+  %27 = load ptr, ptr %26, align 8
+  %.not.i = icmp eq ptr %27, null
   br i1 %.not.i, label %"$RandomPlacer.failed.exit", label %then.i
 
 then.i:                                           ; preds = %then
-  %24 = load ptr, ptr %0, align 8
-  %25 = getelementptr i8, ptr %24, i64 28
-  %26 = load i32, ptr %25, align 4
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.696", ptr nonnull @"$string.237", i32 %26, ptr nonnull %cause.i)
+  %28 = load ptr, ptr %0, align 8
+  %29 = getelementptr i8, ptr %28, i64 28
+  %30 = load i32, ptr %29, align 4
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.696", ptr nonnull @"$string.237", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
-  %29 = icmp sgt i64 %28, 0
-  br i1 %29, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
+  %33 = icmp sgt i64 %32, 0
+  br i1 %33, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %23, i64 %spec.select.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %27, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then.i
-  %30 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %30, align 1
-  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %32 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %23, i64 1024, i64 %32, i64 %31)
+  %34 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %34, align 1
+  %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %36 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %27, i64 1024, i64 %36, i64 %35)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %"$RandomPlacer.failed.exit"
 
@@ -60352,29 +60403,29 @@ then2.i.i.i:                                      ; preds = %then.i
 
 merge:                                            ; preds = %entry
   store i64 0, ptr %bytes, align 8
-  %33 = load ptr, ptr %0, align 8
-  %34 = getelementptr i8, ptr %33, i64 16
-  %35 = load ptr, ptr %34, align 8
-  %36 = getelementptr i8, ptr %35, i64 144
-  %37 = load ptr, ptr %36, align 8
-  %38 = call i32 %37(ptr %1, ptr nonnull %bytes)
-  %39 = getelementptr i8, ptr %0, i64 16
-  %40 = load ptr, ptr %39, align 8
-  %41 = load i64, ptr %bytes, align 8
-  %42 = getelementptr i8, ptr %40, i64 16
-  %43 = load i64, ptr %42, align 8
-  %44 = add i64 %43, %41
-  store i64 %44, ptr %42, align 8
-  %45 = load ptr, ptr %40, align 8
-  %.not.i11 = icmp eq ptr %45, null
+  %37 = load ptr, ptr %0, align 8
+  %38 = getelementptr i8, ptr %37, i64 16
+  %39 = load ptr, ptr %38, align 8
+  %40 = getelementptr i8, ptr %39, i64 144
+  %41 = load ptr, ptr %40, align 8
+  %42 = call i32 %41(ptr %1, ptr nonnull %bytes)
+  %43 = getelementptr i8, ptr %0, i64 16
+  %44 = load ptr, ptr %43, align 8
+  %45 = load i64, ptr %bytes, align 8
+  %46 = getelementptr i8, ptr %44, i64 16
+  %47 = load i64, ptr %46, align 8
+  %48 = add i64 %47, %45
+  store i64 %48, ptr %46, align 8
+  %49 = load ptr, ptr %44, align 8
+  %.not.i11 = icmp eq ptr %49, null
   br i1 %.not.i11, label %common.ret, label %then.i12
 
 then.i12:                                         ; preds = %merge
-  %46 = getelementptr i8, ptr %40, i64 8
-  %47 = load ptr, ptr %46, align 8
-  %48 = getelementptr i8, ptr %40, i64 24
-  %49 = load i64, ptr %48, align 8
-  call void %45(ptr %47, i64 %44, i64 %49, ptr nonnull @"$string.237")
+  %50 = getelementptr i8, ptr %44, i64 8
+  %51 = load ptr, ptr %50, align 8
+  %52 = getelementptr i8, ptr %44, i64 24
+  %53 = load i64, ptr %52, align 8
+  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.237")
   br label %common.ret
 }
 

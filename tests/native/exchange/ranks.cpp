@@ -51,9 +51,17 @@ void Ranks::begin(int32_t number) {
   add_reads(number);
 }
 
+int32_t Ranks::place_of_row(const Call& call, int32_t row, bool is_sum) const {
+  if (!call.has_owners) return row;
+  return is_sum ? glm::collectives::place_of_sum(world_size_, row)
+                : glm::collectives::place_of_part(world_size_, row);
+}
+
 Store Ranks::store_of(size_t call, int32_t sender, int32_t receiver,
                       int32_t row, bool is_sum) const {
-  return {receiver, region_.place_of(calls_[call].turn, sender, receiver) + row,
+  return {receiver,
+          region_.place_of(calls_[call].turn, sender, receiver) +
+              place_of_row(calls_[call], row, is_sum),
           value(call, sender, row, is_sum), call, row};
 }
 
@@ -159,10 +167,12 @@ void Ranks::read(int32_t number) {
   const auto [sender, row] = rank.unread[at];
   if (rows_before(number, row) > 0) return;
   const Call& call = calls_[rank.call];
-  const int64_t where = region_.place_of(call.turn, sender, number) + row;
+  const bool is_sum = is_owned_by(call, row, sender);
+  const int64_t where = region_.place_of(call.turn, sender, number) +
+                        place_of_row(call, row, is_sum);
   const int32_t word = rank.memory[static_cast<size_t>(where)];
   if (word == kAbsent) return;
-  if (word != value(rank.call, sender, row, is_owned_by(call, row, sender)))
+  if (word != value(rank.call, sender, row, is_sum))
     fault_ = "a rank took the word of another exchange";
   take(rank.unread, at);
   rank.uncleared.push_back(where);

@@ -69,6 +69,7 @@ class Ranks {
               int32_t receiver) const;
   void begin(int32_t rank);
   bool begins_early(size_t call) const;
+  int32_t place_of_row(const Call& call, int32_t row, bool is_sum) const;
   Store store_of(size_t call, int32_t sender, int32_t receiver, int32_t row,
                  bool is_sum) const;
   void add_sends(int32_t rank, size_t call);
