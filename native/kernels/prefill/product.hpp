@@ -14,6 +14,7 @@ namespace glm::kernels::prefill {
 
 constexpr int32_t kTileTokens = 256;
 constexpr int32_t kPromotedTileTokens = 192;
+constexpr int32_t kRegisterTileTokens = 128;
 constexpr int32_t kSmallTileTokens = 64;
 constexpr int32_t kWidthStep = 16;
 constexpr int32_t kClusterSize = 2;
@@ -63,8 +64,8 @@ struct Product {
 ProductMatrix describe_matrix(const glm_matrix& matrix);
 Product describe(const glm_matrix& matrix);
 int32_t most_tile_tokens(int32_t dtype);
-int32_t tile_tokens_of(int32_t dtype, int32_t num_clusters,
-                       int32_t num_row_tiles, int32_t num_tokens);
+int32_t tile_tokens_of(int32_t dtype, const Product& product,
+                       int32_t num_clusters);
 int32_t expert_tile_tokens_of(int32_t dtype, int32_t num_choices,
                               int32_t num_experts);
 

@@ -71,6 +71,7 @@ struct Fp8 {
   static constexpr int32_t kTileColumns = kTileRowBytes;
   static constexpr bool kPromotes = true;
   static constexpr int32_t kMostTokens = kPromotedTileTokens;
+  static constexpr int32_t kMostRegisterTokens = kRegisterTileTokens;
 };
 
 struct Bf16 {
@@ -79,6 +80,7 @@ struct Bf16 {
   static constexpr int32_t kTileColumns = kTileRowBytes / 2;
   static constexpr bool kPromotes = false;
   static constexpr int32_t kMostTokens = kTileTokens;
+  static constexpr int32_t kMostRegisterTokens = 0;
 };
 
 template <typename Type>
@@ -123,9 +125,9 @@ __device__ inline void multiply_tile(float (&sum)[columns / 2],
 }
 
 template <int32_t count>
-__device__ inline void clear(float (&sums)[count]) {
+__device__ inline void clear(float (&sums)[count], int32_t begin = 0) {
 #pragma unroll
-  for (int32_t i = 0; i < count; ++i) sums[i] = 0.0f;
+  for (int32_t i = begin; i < count; ++i) sums[i] = 0.0f;
 }
 
 template <typename Type, int32_t columns>
@@ -151,11 +153,9 @@ __device__ inline void accumulate_in_place(Shared& shared, Ring& ring,
 }
 
 template <int32_t count>
-__device__ inline void add_product(float (&sums)[count],
-                                   float (&product)[count]) {
-  ptx::hold(product);
+__device__ inline void add(float (&sums)[count], const float (&terms)[count]) {
 #pragma unroll
-  for (int32_t i = 0; i < count; ++i) sums[i] += product[i];
+  for (int32_t i = 0; i < count; ++i) sums[i] += terms[i];
 }
 
 template <typename Type, int32_t columns>
@@ -170,7 +170,8 @@ __device__ inline void accumulate_promoted(Shared& shared, Ring& ring,
     ptx::wgmma_wait<0>();
     release(shared, ring.stage);
     ring.advance();
-    add_product(sums, product);
+    ptx::hold(product);
+    add(sums, product);
   }
 }
 
@@ -216,30 +217,64 @@ __device__ inline void add_kept(const Product& product, float (&sum)[count]) {
 }
 
 template <typename Type, int32_t columns>
-__device__ inline void accumulate(Shared& shared, Ring& ring,
-                                  const Product& product,
-                                  const Prepared& prepared, Sums<Type>& sums,
-                                  int32_t group) {
+__device__ inline void accumulate_parts_in_registers(Shared& shared, Ring& ring,
+                                                     const TileParts& parts,
+                                                     Sums<Type>& sums,
+                                                     int32_t group) {
   auto& sum = reinterpret_cast<float (&)[columns / 2]>(sums);
-  for (int32_t part = 0; part < prepared.parts.count; ++part) {
-    accumulate_part<Type, columns>(shared, ring, sum, group,
-                                   prepared.parts.num_tiles(part));
-    if (part > 0) add_kept(product, sum);
-    if (part + 1 < prepared.parts.count) keep(product, sum);
+  accumulate_part<Type, columns>(shared, ring, sum, group, parts.num_tiles(0));
+  for (int32_t i = 1; i < parts.count; ++i) {
+    float part[columns / 2];
+    accumulate_part<Type, columns>(shared, ring, part, group,
+                                   parts.num_tiles(i));
+    add(sum, part);
   }
+  clear(sums, columns / 2);
 }
 
 template <typename Type, int32_t columns>
+__device__ inline void accumulate_parts_in_scratch(Shared& shared, Ring& ring,
+                                                   const Product& product,
+                                                   const TileParts& parts,
+                                                   float (&sum)[columns / 2],
+                                                   int32_t group) {
+  for (int32_t i = 0; i < parts.count; ++i) {
+    accumulate_part<Type, columns>(shared, ring, sum, group,
+                                   parts.num_tiles(i));
+    if (i > 0) add_kept(product, sum);
+    if (i + 1 < parts.count) keep(product, sum);
+  }
+}
+
+template <typename Type, Output output, int32_t columns>
+__device__ inline void accumulate(Shared& shared, Ring& ring,
+                                  const Product& product,
+                                  const TileParts& parts, Sums<Type>& sums,
+                                  int32_t group) {
+  auto& sum = reinterpret_cast<float (&)[columns / 2]>(sums);
+  if constexpr (output != Output::kChannels)
+    accumulate_part<Type, columns>(shared, ring, sum, group,
+                                   parts.num_tiles(0));
+  else if constexpr (columns <= Type::kMostRegisterTokens)
+    accumulate_parts_in_registers<Type, columns>(shared, ring, parts, sums,
+                                                 group);
+  else
+    accumulate_parts_in_scratch<Type, columns>(shared, ring, product, parts,
+                                               sum, group);
+}
+
+template <typename Type, Output output, int32_t columns>
 __device__ inline void accumulate_tokens(Shared& shared, Ring& ring,
                                          const Product& product,
                                          const Prepared& prepared,
                                          Sums<Type>& sums, int32_t group) {
   if constexpr (columns > kWidthStep) {
     if (prepared.tile.num_tokens <= columns - kWidthStep)
-      return accumulate_tokens<Type, columns - kWidthStep>(
+      return accumulate_tokens<Type, output, columns - kWidthStep>(
           shared, ring, product, prepared, sums, group);
   }
-  accumulate<Type, columns>(shared, ring, product, prepared, sums, group);
+  accumulate<Type, output, columns>(shared, ring, product, prepared.parts, sums,
+                                    group);
 }
 
 template <typename Type>
@@ -330,8 +365,8 @@ __device__ inline void consume(Shared& shared, const Product& product,
     const Prepared& prepared = shared.prepared[slot.at];
     ptx::barrier_wait(&shared.prepared_full[slot.at], slot.parity);
     if (prepared.tile.num_tokens == 0) return;
-    accumulate_tokens<Type, Type::kMostTokens>(shared, ring, product, prepared,
-                                               sums, group);
+    accumulate_tokens<Type, output, Type::kMostTokens>(shared, ring, product,
+                                                       prepared, sums, group);
     store_tokens<output>(product, shared.matrices[prepared.tile.is_shared],
                          prepared, prepared.tile.row_pair * kClusterSize + rank,
                          group, sums, shared.staging[group], turn);

@@ -9,6 +9,16 @@ namespace glm::kernels::prefill {
 namespace {
 
 constexpr int32_t kTokensOfOverhead = 32;
+constexpr int32_t kColumnTilesOfKeeping = 3;
+
+int64_t column_tiles_with_keeping(int32_t dtype, const Product& product,
+                                  int64_t tile_tokens) {
+  const int32_t num_tiles = product.matrix.num_column_tiles;
+  if (dtype == GLM_DTYPE_F8_E4M3 && tile_tokens <= kRegisterTileTokens)
+    return num_tiles;
+  const auto& parts = product.parts.num_parts;
+  return num_tiles + kColumnTilesOfKeeping * (std::max(parts[0], parts[1]) - 1);
+}
 
 }
 
@@ -55,9 +65,10 @@ int32_t most_tile_tokens(int32_t dtype) {
   return dtype == GLM_DTYPE_F8_E4M3 ? kPromotedTileTokens : kTileTokens;
 }
 
-int32_t tile_tokens_of(int32_t dtype, int32_t num_clusters,
-                       int32_t num_row_tiles, int32_t num_tokens) {
-  const int64_t pairs = ceil_divide(num_row_tiles, kClusterSize);
+int32_t tile_tokens_of(int32_t dtype, const Product& product,
+                       int32_t num_clusters) {
+  const int64_t pairs = product.matrix.num_row_pairs();
+  const int32_t num_tokens = product.num_tokens;
   const int32_t most = most_tile_tokens(dtype);
   int32_t best = most;
   int64_t least = INT64_MAX;
@@ -66,7 +77,8 @@ int32_t tile_tokens_of(int32_t dtype, int32_t num_clusters,
     const int64_t tiles = ceil_divide(num_tokens, tokens);
     const int64_t rounds = ceil_divide(pairs * tiles, num_clusters);
     const int64_t share = round_up(ceil_divide(num_tokens, tiles), kWidthStep);
-    const int64_t cost = rounds * (share + kTokensOfOverhead);
+    const int64_t cost = rounds * (share + kTokensOfOverhead) *
+                         column_tiles_with_keeping(dtype, product, share);
     if (cost >= least) continue;
     least = cost;
     best = std::max(static_cast<int32_t>(share), kSmallTileTokens);
