@@ -27,6 +27,15 @@ def caches_answers() -> bool:
 
 
 @cache
+def fewest_scattered_rows() -> int:
+    """From how many rows of a step on each rank keeps its share of them."""
+    from tools.bindings.backend import Backend
+
+    with Backend(device_kind()).device() as device:
+        return device.info.fewest_scattered_rows
+
+
+@cache
 def num_devices(kind: str) -> int:
     from tools.bindings.backend import Backend
 

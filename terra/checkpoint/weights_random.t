@@ -132,7 +132,11 @@ local terra place_model(self : &RandomPlacer, model : &ModelWeights) : int32
   var c = self.layout.config
   status.try(self:whole(&model.embedding, 1.0f))
   status.try(self:vector(model.final_norm, c.hidden_size, self.ones))
-  status.try(self:part(&model.head, c.hidden_size))
+  if self.layout:head_is_split() then
+    status.try(self:part(&model.head, c.hidden_size))
+  else
+    status.try(self:whole(&model.head, deviation_of(c.hidden_size)))
+  end
   for layer = 0, c.num_layers do
     status.try(place_layer(self, &model.layers[layer]))
   end

@@ -16,6 +16,7 @@ local LayerWeights = weights.LayerWeights
 
 local struct Rows {
   num_rows : int32
+  is_scattered : bool
   residual : &opaque
   attended : &opaque
   logit_rows : &int32
@@ -29,6 +30,33 @@ end
 
 local terra is_plain(matrix : &C.glm_matrix) : bool
   return matrix.data ~= nil and matrix.dtype ~= C.GLM_DTYPE_F8_E4M3
+end
+
+local terra rows_each(self : &Rank, rows : &Rows) : int32
+  return [int32](shares.rows_each(rows.num_rows, self.world_size))
+end
+
+local terra num_own_rows(self : &Rank, rows : &Rows) : int32
+  return (rows.num_rows - self.index + self.world_size - 1) / self.world_size
+end
+
+local terra is_scattered(self : &Rank, plan : &StepPlan) : bool
+  var num_rows = [int32](shares.rows_each(plan.num_tokens, self.world_size)) * self.world_size
+  return self.world_size > 1 and self.fewest_scattered_rows > 0 and plan.num_tokens >= self.fewest_scattered_rows
+    and plan.num_tokens >= self.world_size and plan.num_logit_rows < plan.num_tokens and num_rows <= plan.shape.max_step_tokens
+end
+
+local terra part_of_sum(rows : &Rows) : int32
+  return terralib.select(rows.is_scattered, C.GLM_PART_OF_SCATTERED_SUM, C.GLM_PART_OF_SUM)
+end
+
+local terra hidden_row_bytes(self : &Rank) : int64
+  return [int64](self.config.hidden_size) * dtypes.bytes(self.activation_dtype)
+end
+
+local terra add_array(args : &C.glm_all_gather_args, row_bytes : int64, share : &opaque, output : &opaque)
+  args.arrays[args.num_arrays] = C.glm_gathered { row_bytes, share, output }
+  args.num_arrays = args.num_arrays + 1
 end
 
 local terra normed(self : &Rank) : C.glm_activation
@@ -56,6 +84,11 @@ local terra output_for(target : C.glm_activation, wants_plain : bool, wants_code
   return output
 end
 
+local terra share_of_normed(self : &Rank) : C.glm_activation
+  var b = &self.buffers
+  return C.glm_activation { plain = b.plain_share, codes = b.codes_share, row_scale = b.row_scale_share }
+end
+
 local terra reduce_add_norm(
   self : &Rank,
   rows : &Rows,
@@ -74,7 +107,51 @@ local terra reduce_add_norm(
   args.delta = delta
   args.weight = weight
   args.output = output_for(normed(self), wants_plain, wants_codes)
+  args.is_scattered = 0
+  if rows.is_scattered then
+    args.output = output_for(share_of_normed(self), wants_plain, wants_codes)
+    args.is_scattered = 1
+  end
   run(self, message, layer, "reduce_add_norm_quantise", args)
+  return C.GLM_OK
+end
+
+local terra num_merged(w : &LayerWeights) : int32
+  return terralib.select(w.merges_shared, 1, 0)
+end
+
+local terra num_choices(self : &Rank, w : &LayerWeights) : int32
+  return self.config.top_k + num_merged(w)
+end
+
+local terra gather_shares(
+  self : &Rank,
+  rows : &Rows,
+  layer : int32,
+  choices : int32,
+  wants_plain : bool,
+  wants_codes : bool,
+  message : &C.glm_message
+) : int32
+  if not rows.is_scattered then
+    return C.GLM_OK
+  end
+  var b = &self.buffers
+  var args : C.glm_all_gather_args
+  args.num_rows = rows_each(self, rows)
+  args.num_arrays = 0
+  if wants_codes then
+    add_array(&args, self.config.hidden_size, b.codes_share, b.codes)
+    add_array(&args, sizeof(float), b.row_scale_share, b.row_scale)
+  end
+  if wants_plain then
+    add_array(&args, hidden_row_bytes(self), b.plain_share, b.plain)
+  end
+  if choices > 0 then
+    add_array(&args, choices * sizeof(int32), b.expert_ids_share, b.expert_ids)
+    add_array(&args, choices * sizeof(float), b.expert_weights_share, b.expert_weights)
+  end
+  run(self, message, layer, "all_gather", args)
   return C.GLM_OK
 end
 
@@ -93,7 +170,10 @@ local terra linear(
   args.matrix = matrix
   args.input = input
   args.output = output
-  args.is_part_of_sum = terralib.select(output == self.buffers.delta, 1, 0)
+  args.part_of_sum = C.GLM_NO_PART_OF_SUM
+  if output == self.buffers.delta then
+    args.part_of_sum = part_of_sum(rows)
+  end
   run_as(self, message, layer, label, "linear", args)
   return C.GLM_OK
 end
@@ -162,6 +242,7 @@ local terra store_new_heads(self : &Rank, plan : &StepPlan, rows : &Rows, layer 
     delta = nil
   end
   try(reduce_add_norm(self, rows, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
+  try(gather_shares(self, rows, layer, 0, is_plain(&w.qkv), is_fp8(&w.qkv), message))
   try(linear(self, rows, layer, "linear qkv", &w.qkv, normed(self), self.buffers.qkv, message))
   return store_heads(self, plan, layer, w, message)
 end
@@ -177,12 +258,9 @@ local terra gated_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWei
   return linear(self, rows, layer, "linear down", &w.down, activated(self), output, message)
 end
 
-local terra num_merged(w : &LayerWeights) : int32
-  return terralib.select(w.merges_shared, 1, 0)
-end
-
 local terra route(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var args : C.glm_route_args
+  var b = &self.buffers
   args.num_tokens = rows.num_rows
   args.top_k = self.config.top_k
   args.normalise = 0
@@ -190,12 +268,18 @@ local terra route(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, 
     args.normalise = 1
   end
   args.scaling_factor = self.config.routed_scaling_factor
-  args.input = self.buffers.plain
+  args.input = b.plain
   args.router = &w.router
   args.selection_bias = w.selection_bias
-  args.expert_ids = self.buffers.expert_ids
-  args.expert_weights = self.buffers.expert_weights
+  args.expert_ids = b.expert_ids
+  args.expert_weights = b.expert_weights
   args.num_shared_experts = num_merged(w)
+  if rows.is_scattered then
+    args.num_tokens = num_own_rows(self, rows)
+    args.input = b.plain_share
+    args.expert_ids = b.expert_ids_share
+    args.expert_weights = b.expert_weights_share
+  end
   run(self, message, layer, "route", args)
   return C.GLM_OK
 end
@@ -203,7 +287,7 @@ end
 local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, initial : &opaque, message : &C.glm_message) : int32
   var args : C.glm_experts_args
   args.num_tokens = rows.num_rows
-  args.top_k = self.config.top_k + num_merged(w)
+  args.top_k = num_choices(self, w)
   args.expert_begin = self.weights.experts_begin
   args.num_local_experts = self.weights.num_local_experts
   args.gate_up = &w.experts_gate_up
@@ -225,13 +309,12 @@ local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &Layer
   args.expert_weights = self.buffers.expert_weights
   args.initial = initial
   args.output = self.buffers.delta
-  args.is_part_of_sum = 1
+  args.part_of_sum = part_of_sum(rows)
   run(self, message, layer, "experts", args)
   return C.GLM_OK
 end
 
 local terra moe_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
-  try(route(self, rows, layer, w, message))
   var initial : &opaque = nil
   if self.config.num_shared_experts > 0 and not w.merges_shared then
     try(gated_block(self, rows, layer, w, self.buffers.shared, message))
@@ -242,18 +325,30 @@ end
 
 local terra feed_forward_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var wants_codes = is_fp8(&w.gate_up) or is_fp8(&w.experts_gate_up)
-  var wants_plain = w.is_moe or is_plain(&w.gate_up)
-  try(reduce_add_norm(self, rows, layer, self.buffers.delta, w.post_norm, wants_plain, wants_codes, message))
+  var wants_plain = is_plain(&w.gate_up) or is_plain(&w.experts_gate_up)
+  var choices = 0
+  try(reduce_add_norm(self, rows, layer, self.buffers.delta, w.post_norm, w.is_moe or wants_plain, wants_codes, message))
+  if w.is_moe then
+    try(route(self, rows, layer, w, message))
+    choices = num_choices(self, w)
+  end
+  try(gather_shares(self, rows, layer, choices, wants_plain, wants_codes, message))
   if w.is_moe then
     return moe_block(self, rows, layer, w, message)
   end
   return gated_block(self, rows, layer, w, self.buffers.delta, message)
 end
 
-local terra embed(self : &Rank, plan : &StepPlan, message : &C.glm_message) : int32
+local terra embed(self : &Rank, rows : &Rows, message : &C.glm_message) : int32
   var args : C.glm_embed_args
-  args.num_tokens = plan.num_tokens
+  args.num_tokens = rows.num_rows
+  args.id_stride = 1
   args.token_ids = self.inputs.token_ids
+  if rows.is_scattered then
+    args.num_tokens = num_own_rows(self, rows)
+    args.id_stride = self.world_size
+    args.token_ids = self.inputs.token_ids + self.index
+  end
   args.table = &self.weights.embedding
   args.residual = self.buffers.residual
   run(self, message, outside_layers, "embed", args)
@@ -263,6 +358,7 @@ end
 local terra select_rows(self : &Rank, plan : &StepPlan, layer : int32, all_rows : &C.glm_matrix, output : &opaque, message : &C.glm_message) : int32
   var args : C.glm_embed_args
   args.num_tokens = plan.num_logit_rows
+  args.id_stride = 1
   args.token_ids = self.inputs.logit_rows
   args.table = all_rows
   args.residual = output
@@ -270,11 +366,25 @@ local terra select_rows(self : &Rank, plan : &StepPlan, layer : int32, all_rows 
   return C.GLM_OK
 end
 
+local terra gather_residual(self : &Rank, rows : &Rows, layer : int32, message : &C.glm_message) : int32
+  var args : C.glm_all_gather_args
+  args.num_rows = rows_each(self, rows)
+  args.num_arrays = 0
+  add_array(&args, hidden_row_bytes(self), rows.residual, self.buffers.delta)
+  run(self, message, layer, "all_gather", args)
+  return C.GLM_OK
+end
+
 local terra keep_logit_rows(self : &Rank, plan : &StepPlan, rows : &Rows, layer : int32, message : &C.glm_message) : int32
   var b = &self.buffers
-  try(select_rows(self, plan, layer, &self.residual_rows, b.kept_residual, message))
+  var residual_rows = &self.residual_rows
+  if rows.is_scattered then
+    try(gather_residual(self, rows, layer, message))
+    residual_rows = &self.gathered_rows
+  end
+  try(select_rows(self, plan, layer, residual_rows, b.kept_residual, message))
   try(select_rows(self, plan, layer, &self.attended_rows, b.query, message))
-  @rows = Rows { num_rows = plan.num_logit_rows, residual = b.kept_residual, attended = b.query, logit_rows = nil }
+  @rows = Rows { num_rows = plan.num_logit_rows, is_scattered = false, residual = b.kept_residual, attended = b.query, logit_rows = nil }
   return C.GLM_OK
 end
 
@@ -286,8 +396,7 @@ local terra logits_of(self : &Rank, rows : &Rows, first_row : int32, num_rows : 
   if rows.logit_rows ~= nil then
     args.row_index = rows.logit_rows + first_row
   else
-    var row_bytes = [int64](self.config.hidden_size) * dtypes.bytes(self.activation_dtype)
-    args.input = [&int8](self.buffers.plain) + first_row * row_bytes
+    args.input = [&int8](self.buffers.plain) + first_row * hidden_row_bytes(self)
   end
   args.head = &self.weights.head
   args.output = output
@@ -356,9 +465,9 @@ end
 local terra gather_ids(self : &Rank, share : &RowShare, message : &C.glm_message) : int32
   var args : C.glm_all_gather_args
   args.num_rows = 1
-  args.row_bytes = [int64](share.rows_each) * sizeof(int32)
-  args.input = self.buffers.outputs.token_ids
-  args.output = self.buffers.ids_of_ranks
+  args.num_arrays = 0
+  var row_bytes = [int64](share.rows_each) * sizeof(int32)
+  add_array(&args, row_bytes, self.buffers.outputs.token_ids, self.buffers.ids_of_ranks)
   run(self, message, outside_layers, "all_gather", args)
   return C.GLM_OK
 end
@@ -395,13 +504,14 @@ terra forward.step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : i
   if plan.num_decode_tokens > 0 then
     try(select_tokens(self, plan, message))
   end
-  try(embed(self, plan, message))
   var rows = Rows {
     num_rows = plan.num_tokens,
+    is_scattered = is_scattered(self, plan),
     residual = self.buffers.residual,
     attended = self.buffers.attended,
     logit_rows = self.inputs.logit_rows,
   }
+  try(embed(self, &rows, message))
   for layer = 0, self.config.num_layers do
     var w = &self.weights.layers[layer]
     var is_last = layer == self.config.num_layers - 1

@@ -132,6 +132,7 @@ end
 local terra describe_rows(self : &Rank, num_rows : int32)
   var query_width = self.weights.num_local_heads * self.config.head_dim
   self.residual_rows = table_of(self, self.buffers.residual, num_rows, self.config.hidden_size)
+  self.gathered_rows = table_of(self, self.buffers.delta, num_rows, self.config.hidden_size)
   self.attended_rows = table_of(self, self.buffers.attended, num_rows, query_width)
 end
 
@@ -139,6 +140,7 @@ local terra load_rank(self : &Rank, context : &opaque, message : &C.glm_message)
   var loading = [&Loading](context)
   self.config = &loading.plan.model.config
   self.activation_dtype = loading.plan.activation_dtype
+  self.fewest_scattered_rows = loading.plan.fewest_scattered_rows
   self.checks_operations = loading.plan.options.check_operations ~= 0
   status.try(open_device(self, loading, message))
   status.try(create_events(self, message))

@@ -13,12 +13,14 @@ local struct Rank {
   index : int32
   world_size : int32
   activation_dtype : int32
+  fewest_scattered_rows : int32
   backend : &C.glm_backend
   device : &C.glm_device
   config : &config.ModelConfig
   weights : weights.ModelWeights
   buffers : buffers.RankBuffers
   residual_rows : C.glm_matrix
+  gathered_rows : C.glm_matrix
   attended_rows : C.glm_matrix
   inputs : &batch.StepInputs
   graphs : &&opaque

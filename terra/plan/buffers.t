@@ -8,6 +8,7 @@ local buffers = {}
 local struct BufferShape {
   world_size : int64
   max_tokens : int64
+  max_scattered_rows : int64
   activation_bytes : int64
   hidden_size : int64
   head_dim : int64
@@ -46,6 +47,8 @@ local function own_rows(s) return `shares.rows_each(s.max_logit_rows, s.world_si
 local function ids_of_ranks(s) return `terralib.select(s.world_size > 1, s.world_size * [own_rows(s)] * 4, [int64](0)) end
 local function local_logits(s) return `terralib.select(s.local_vocab_size < s.vocab_size, s.max_logit_rows * s.local_vocab_size * 4, [int64](0)) end
 
+local function max_share(s) return `shares.rows_each(s.max_scattered_rows, s.world_size) end
+
 buffers.table = {
   { name = "residual", type = &opaque, bytes = activations(hidden) },
   { name = "kept_residual", type = &opaque, bytes = kept_residual },
@@ -53,6 +56,9 @@ buffers.table = {
   { name = "plain", type = &opaque, bytes = activations(hidden) },
   { name = "codes", type = &uint8, bytes = function(s) return `s.max_tokens * [widest(s)] end },
   { name = "row_scale", type = &float, bytes = per_token },
+  { name = "plain_share", type = &opaque, bytes = function(s) return `[max_share(s)] * s.hidden_size * s.activation_bytes end },
+  { name = "codes_share", type = &uint8, bytes = function(s) return `[max_share(s)] * s.hidden_size end },
+  { name = "row_scale_share", type = &float, bytes = function(s) return `[max_share(s)] * 4 end },
   { name = "qkv", type = &opaque, bytes = activations(qkv_width) },
   { name = "query", type = &opaque, bytes = activations(query_width) },
   { name = "attended", type = &opaque, bytes = activations(query_width) },
@@ -63,6 +69,8 @@ buffers.table = {
   { name = "shared", type = &opaque, bytes = activations(hidden) },
   { name = "expert_ids", type = &int32, bytes = per_choice },
   { name = "expert_weights", type = &float, bytes = per_choice },
+  { name = "expert_ids_share", type = &int32, bytes = function(s) return `[max_share(s)] * s.top_k * 4 end },
+  { name = "expert_weights_share", type = &float, bytes = function(s) return `[max_share(s)] * s.top_k * 4 end },
   { name = "local_logits", type = &float, bytes = local_logits },
   { name = "logits", type = &float, bytes = function(s) return `[own_rows(s)] * s.vocab_size * 4 end },
   { name = "count_tokens", type = &int32, bytes = function(s) return `s.max_seq * 4 end },

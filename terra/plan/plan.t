@@ -42,6 +42,7 @@ local struct Plan {
   plans_ahead : bool
   step_budget_ms : int32
   merges_shared : bool
+  fewest_scattered_rows : int32
   caches_answers : bool
   memory_available : int64
   pages_per_request : int32
@@ -91,11 +92,17 @@ terra Plan:cache(num_pages : int32) : C.glm_kv_cache
   return cache
 end
 
+terra Plan:max_scattered_rows() : int64
+  var o, fewest = &self.options, self.fewest_scattered_rows
+  return terralib.select(o.world_size > 1 and fewest > 0 and o.max_step_tokens >= fewest, o.max_step_tokens, 0)
+end
+
 terra Plan:buffer_shape() : buffers.BufferShape
   var c, o, layout = &self.model.config, &self.options, self:layout(0)
   return buffers.BufferShape {
     world_size = o.world_size,
     max_tokens = o.max_step_tokens,
+    max_scattered_rows = self:max_scattered_rows(),
     activation_bytes = dtypes.bytes(self.activation_dtype),
     hidden_size = c.hidden_size,
     head_dim = c.head_dim,
@@ -174,6 +181,7 @@ terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : 
   var layout = self:layout(0)
   self.merges_shared = info.merges_shared_expert ~= 0 and layout:can_merge_shared()
   self.caches_answers = info.has_one_attention ~= 0
+  self.fewest_scattered_rows = info.fewest_scattered_rows
   self.plans_ahead = o.plan_ahead > 0 or (o.plan_ahead < 0 and info.is_asynchronous ~= 0)
   self.step_budget_ms = o.step_budget_ms
   if o.step_budget_ms < 0 then

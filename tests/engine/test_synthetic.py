@@ -1,5 +1,7 @@
 """Engines of random weights: shapes of a config.json, finite activations, layers cut."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,17 @@ def test_activations_are_as_large_over_any_number_of_ranks(layout):
     shares = [np.corrcoef(logits[0], others)[0, 1] for others in logits[1:]]
     assert min(shares) > 0.2
     assert max(shares) - min(shares) < 0.03
+
+
+def test_a_head_on_every_rank_is_the_same(tmp_path):
+    """Of 2,047 words two ranks have the whole head each; of many rows each takes a share."""
+    config = json.loads(CONFIG.read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 2047}))
+    chosen = synthetic_options(model_dir=tmp_path / "config.json", world_size=2, max_batch=8)
+    with Engine(chosen) as engine:
+        _, every = engine.prefill(list(range(8)), all_positions=True)
+        _, alone = engine.prefill(list(range(8)))
+    np.testing.assert_array_equal(every[-1], alone)
 
 
 def test_a_plan_is_cut_too():

@@ -12,7 +12,7 @@ import pytest
 
 from glm_engine.engine import EngineOptions, Request, plan
 from glm_engine.errors import EngineError, Status
-from tests.devices import is_rounded
+from tests.devices import fewest_scattered_rows, is_rounded
 from tests.engine.running import open_engine, run_requests
 from tests.reference.compare import Kind, assert_end_to_end
 from tests.reference.golden import ONE_RANK, Split
@@ -36,6 +36,7 @@ BASE = {
     "n_shared_experts": 1,
     "num_hidden_layers": 3,
     "num_nextn_predict_layers": 0,
+    "max_position_embeddings": 8192,
 }
 MODELS = {
     "vocabulary_in_parts": {"vocab_size": 200},
@@ -63,17 +64,18 @@ def label(split: Split) -> str:
 
 @pytest.fixture(scope="module")
 def model_of(tmp_path_factory):
-    """Name of a model → its unquantised checkpoint on disk."""
+    """Name of a model, and whether it is quantised → its checkpoint on disk."""
     folder = tmp_path_factory.mktemp("models")
 
     @cache
-    def write(name: str) -> Path:
+    def write(name: str, is_fp8: bool = False) -> Path:
         config = {
-            **small_config(fp8=False, **{**BASE, **MODELS[name]}),
+            **small_config(fp8=is_fp8, **{**BASE, **MODELS[name]}),
             "initializer_range": 0.08,
         }
-        write_random_model(folder / name, config, SEED, 2, LayoutOptions())
-        return folder / name
+        place = folder / f"{name}-fp8" if is_fp8 else folder / name
+        write_random_model(place, config, SEED, 2, LayoutOptions())
+        return place
 
     return write
 
@@ -119,6 +121,45 @@ def test_a_split_repeats_its_own_bits(split, model_of):
     first, second = (batch_logits(model_of("vocabulary_in_parts"), split)[0] for _ in range(2))
     for one, other in zip(first, second, strict=True):
         assert one.tobytes() == other.tobytes()
+
+
+def last_logits(engine, prompt: list[int]) -> tuple[np.ndarray, bool]:
+    """Of the prompt's last token alone; whether ranks gathered anything meanwhile."""
+    engine.begin_profile()
+    _, logits = engine.prefill(prompt)
+    names = {each["name"] for each in engine.end_profile()["operations"]}
+    return logits, "all_gather" in names
+
+
+@pytest.mark.parametrize("is_fp8", [False, True], ids=["plain", "fp8"])
+@pytest.mark.parametrize("split", SPLITS, ids=label)
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_scattered_over_ranks_keep_their_bits(name, split, is_fp8, model_of):
+    """Of a long step each rank keeps its share of the rows, unless it is the step of few rows
+    that a prompt's logits are wanted of; prompts longer than a step have steps without logits."""
+    fewest = fewest_scattered_rows()
+    options = {"max_seq": 4 * fewest, "max_batch": 12, "max_step_tokens": 2 * fewest + 1}
+    generator = np.random.default_rng(SEED)
+    with open_engine(model_of(name, is_fp8), split, **options) as engine:
+        for length in (fewest - 1, fewest, fewest + 3, 2 * fewest + 1, 3 * fewest + 7):
+            prompt = generator.integers(engine.vocab_size, size=length).tolist()
+            alone, has_gathered = last_logits(engine, prompt)
+            assert has_gathered == (length >= fewest and length != 2 * fewest + 1)
+            _, every = engine.prefill(prompt, all_positions=True)
+            assert alone.tobytes() == every[-1].tobytes()
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=label)
+def test_decode_rows_beside_scattered_prompts_keep_their_bits(split, model_of):
+    fewest = fewest_scattered_rows()
+    options = {"max_seq": 4 * fewest, "max_batch": 4, "max_step_tokens": 2 * fewest}
+    generator = np.random.default_rng(SEED)
+    with open_engine(model_of("vocabulary_in_parts", True), split, **options) as engine:
+        short = generator.integers(engine.vocab_size, size=5).tolist()
+        long = [generator.integers(engine.vocab_size, size=2 * fewest - 9).tolist() for _ in "123"]
+        alone = run_requests(engine, [Request(short, 12, ignore_eos=True)])
+        mixed = [Request(short, 12, ignore_eos=True), *(Request(one, 3) for one in long)]
+        assert run_requests(engine, mixed)[0].tokens == alone[0].tokens
 
 
 def config_with(field: str, value: int) -> dict:

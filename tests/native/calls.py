@@ -99,15 +99,18 @@ def quantise(device: Device, values: np.ndarray) -> Quantised:
     return Quantised(codes.get(), scale.get())
 
 
-def add_norm(device, residual, delta, weight, epsilon, plain=True, quantised=True):
-    """(new residual, plain or None, Quantised or None)."""
+def add_norm(
+    device, residual, delta, weight, epsilon, plain=True, quantised=True, scattered_rows=None
+):
+    """(new residual, plain or None, Quantised or None); of `scattered_rows` those of this rank."""
     struct, *wanted = outputs(device, residual.shape, plain, quantised)
     state = device.activation(residual)
     device.run(
         "reduce_add_norm_quantise",
-        num_tokens=len(residual),
+        num_tokens=len(residual) if scattered_rows is None else scattered_rows,
         hidden_size=residual.shape[1],
         epsilon=epsilon,
+        is_scattered=int(scattered_rows is not None),
         residual=state,
         delta=None if delta is None else device.activation(delta),
         weight=device.place(np.asarray(weight, np.float32)),
@@ -172,12 +175,14 @@ def linear(device, placed: Matrix, values) -> np.ndarray:
     return activation_values(output)
 
 
-def embed(device, placed: Matrix, token_ids) -> np.ndarray:
+def embed(device, placed: Matrix, token_ids, id_stride: int = 1) -> np.ndarray:
     ids = np.asarray(token_ids, np.int32)
-    output = activation_output(device, (len(ids), placed.struct.columns))
+    num_tokens = -(-len(ids) // max(id_stride, 1))
+    output = activation_output(device, (num_tokens, placed.struct.columns))
     device.run(
         "embed",
-        num_tokens=len(ids),
+        num_tokens=num_tokens,
+        id_stride=id_stride,
         token_ids=device.place(ids),
         table=placed.pointer,
         residual=output.block,

@@ -6,7 +6,7 @@ import pytest
 from tests import shapes
 from tests.native.calls import add_norm, as_activation
 from tests.native.ranks import on_ranks
-from tools.bindings.backend import BackendError, constants
+from tools.bindings.backend import BackendError, constants, structs
 
 WORLDS = [1, 2, 4, 8]
 NUM_EXCHANGES = 5
@@ -23,6 +23,8 @@ SHAPES = [
     (65, 13),
     (65, 8201),
     (513, 40),
+    (1025, 40),
+    (2049, 40),
     (2100, 40),
 ]
 ROWS_OF_BYTES = [(0, 16), (1, 4), (3, 5), (8, 52), (13, 28), (37, 4800)]
@@ -77,24 +79,70 @@ def test_reduced_rows_are_those_of_one_rank(backend, world_size, shape):
 
 
 @pytest.mark.parametrize("world_size", WORLDS)
+@pytest.mark.parametrize("shape", SHAPES, ids=shapes.shape_name)
+def test_scattered_rows_are_those_that_all_ranks_have(backend, world_size, shape):
+    """Row i of a rank is row i times the number of ranks plus its own number, with equal bits."""
+    if 0 < shape[0] < world_size:
+        pytest.skip("fewer rows than ranks are refused")
+    given = parts(world_size, (NUM_EXCHANGES, *shape))
+    residual, weight = parts(1, shape)[0], np.abs(parts(1, (shape[1],))[0])
+
+    def work(device, rank):
+        own, count = slice(rank, None, world_size), shape[0]
+        for each in [*given[rank], None]:
+            delta = None if each is None else as_activation(device, each)
+            every = add_norm(device, residual, delta, weight, 1e-5)
+            share = add_norm(device, residual[own], delta, weight, 1e-5, scattered_rows=count)
+            np.testing.assert_array_equal(share[0], every[0][own])
+            np.testing.assert_array_equal(share[1], every[1][own])
+            np.testing.assert_array_equal(share[2].codes, every[2].codes[own])
+            np.testing.assert_array_equal(share[2].scale, every[2].scale[own])
+
+    on_ranks(backend, world_size, work)
+
+
+@pytest.mark.parametrize("world_size", [2, 8])
+def test_scattered_rows_fewer_than_ranks_are_refused(backend, world_size):
+    """A rank without a row would wait for nobody."""
+    count, text = world_size - 1, f"scattered num_tokens: expected {world_size} to"
+
+    def work(device, _):
+        rows = np.zeros((count, 8), np.float32)
+        with pytest.raises(BackendError, match=text):
+            add_norm(device, rows, rows, np.ones(8), 1e-5, scattered_rows=count)
+
+    on_ranks(backend, world_size, work)
+
+
+@pytest.mark.parametrize("world_size", WORLDS)
 @pytest.mark.parametrize("shape", ROWS_OF_BYTES, ids=shapes.shape_name)
 def test_all_gather_joins_rows(backend, world_size, shape):
     num_rows, row_bytes = shape
     given = drawn_bytes(world_size, shape)
 
+    widths = (row_bytes, row_bytes // 4, 0, 1, row_bytes // 2)
+    each = [np.ascontiguousarray(given[:, :, :width]) for width in widths]
+
     def work(device, rank):
-        output = device.shared((num_rows, world_size * row_bytes), np.uint8)
-        device.run(
-            "all_gather",
-            num_rows=num_rows,
-            row_bytes=row_bytes,
-            input=device.place(given[rank]),
-            output=output.block,
-        )
-        return output.get()
+        outputs = [device.shared((num_rows, world_size * width), np.uint8) for width in widths]
+        arrays = [
+            structs()["glm_gathered"](width, device.place(values[rank]), output.block)
+            for width, values, output in zip(widths, each, outputs, strict=True)
+        ]
+        together = (structs()["glm_gathered"] * constants()["GLM_MAX_GATHERED"])(*arrays)
+        device.run("all_gather", num_rows=num_rows, num_arrays=len(arrays), arrays=together)
+        return [output.get() for output in outputs]
 
     for actual in on_ranks(backend, world_size, work):
-        np.testing.assert_array_equal(actual, np.concatenate(list(given), axis=1))
+        for values, gathered in zip(each, actual, strict=True):
+            np.testing.assert_array_equal(gathered, np.concatenate(list(values), axis=1))
+
+
+@pytest.mark.parametrize("num_arrays", [0, 6])
+def test_all_gather_of_no_array_or_too_many_is_refused(backend, num_arrays):
+    text = f"num_arrays: expected 1 to 5, got {num_arrays}"
+    with backend.device() as device, pytest.raises(BackendError, match=text):
+        device.run("all_gather", num_rows=1, num_arrays=num_arrays)
 
 
 @pytest.mark.parametrize("world_size", WORLDS)

@@ -2,7 +2,8 @@
 order, reads and clearing, with the buffers in the turns that the CUDA device takes
 (native/collectives/peer/turns.hpp), eager calls and graphs of any numbers of rows mixed. Of half
 of the exchanges a producer sends the words before the norm kernel starts, and in half each row has
-an owner who adds it. Each rank has its own number of blocks, which take their rows in order.
+an owner who adds it, and sends the sum or, where rows are scattered, keeps it. Each rank has its
+own number of blocks, which take their rows in order.
 
 `build/tests/exchange SCHEDULES SEED turns` runs more of them.
 """
@@ -28,10 +29,13 @@ def test_no_word_is_lost_overwritten_or_left():
     assert (done.returncode, done.stdout) == (0, f"{NUM_SCHEDULES} schedules without a fault\n")
 
 
-@pytest.mark.parametrize("rules", ["one-buffer", "early-producers", "early-owners"])
+@pytest.mark.parametrize(
+    "rules", ["one-buffer", "early-producers", "early-owners", "rowless-ranks"]
+)
 def test_other_rules_would_lose_words(rules):
     """One buffer for all exchanges; producers that send before the kernel before them has ended;
-    owners who send a sum when the first part of it has come."""
+    owners who send a sum when the first part of it has come; sums scattered over ranks some of
+    which own no row and wait for nobody."""
     done = run(rules)
     assert done.returncode == 1
     assert "overwritten before it was cleared" in done.stdout or "another exchange" in done.stdout

@@ -4,7 +4,7 @@ import pytest
 from tests import shapes
 from tests.native import calls as op
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32, FP8, Matrix
+from tools.bindings.backend import BF16, F32, FP8, BackendError, Matrix
 
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 
@@ -80,13 +80,21 @@ def test_scales_and_biases_from_bf16(device):
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("num_tokens", shapes.counts())
-def test_embed_copies_rows(device, num_tokens, dtype):
+@pytest.mark.parametrize("id_stride", [1, 2, 3, 8])
+def test_embed_copies_rows(device, id_stride, num_tokens, dtype):
     rng = shapes.generator("embed", num_tokens)
     placed, exact = op.table(device, rng.standard_normal((29, 13)), dtype)
     ids = rng.integers(0, 29, num_tokens)
     np.testing.assert_array_equal(
-        op.embed(device, placed, ids), op.as_activation(device, exact)[ids]
+        op.embed(device, placed, ids, id_stride),
+        op.as_activation(device, exact)[ids[::id_stride]],
     )
+
+
+def test_ids_that_are_not_apart_are_refused(device):
+    placed, _ = op.table(device, np.zeros((5, 3)), F32)
+    with pytest.raises(BackendError, match="id_stride: expected 1 to 2147483647, got 0"):
+        op.embed(device, placed, [0], id_stride=0)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])

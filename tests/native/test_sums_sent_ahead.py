@@ -34,12 +34,15 @@ NUM_STEPS = 40
 WORLD_SIZES = (2, 4, 8)
 NUM_EXPERTS, TOP_K = 6, 3
 INVALID = constants()["GLM_INVALID_ARGUMENT"]
+NO_PART = constants()["GLM_NO_PART_OF_SUM"]
+PART = constants()["GLM_PART_OF_SUM"]
+SCATTERED = constants()["GLM_PART_OF_SCATTERED_SUM"]
 
 
 @pytest.fixture(autouse=True)
 def device_with_graphs(backend):
     if backend.kind == "cpu":
-        pytest.skip("the CPU device takes no notice of is_part_of_sum and has no graphs")
+        pytest.skip("the CPU device takes no notice of part_of_sum and has no graphs")
 
 
 class Producer:
@@ -68,14 +71,14 @@ class LinearProducer(Producer):
     def bias(self):
         return self.rng.standard_normal(self.width).astype(np.float32)
 
-    def run(self, count, which, is_part):
+    def run(self, count, which, part):
         self.device.run(
             "linear",
             num_tokens=count,
             matrix=self.matrix.pointer,
             input=self.given[which],
             output=self.delta.block,
-            is_part_of_sum=int(is_part),
+            part_of_sum=part,
         )
 
 
@@ -100,7 +103,7 @@ class ExpertsProducer(Producer):
         weights = self.rng.uniform(0.1, 1, (MORE_ROWS, TOP_K))
         self.weights = device.place(weights.astype(np.float32))
 
-    def run(self, count, which, is_part):
+    def run(self, count, which, part):
         self.device.run(
             "experts",
             num_tokens=count,
@@ -112,7 +115,7 @@ class ExpertsProducer(Producer):
             expert_ids=self.ids,
             expert_weights=self.weights,
             output=self.delta.block,
-            is_part_of_sum=int(is_part),
+            part_of_sum=part,
             **op.expert_matrices(self.stack),
         )
 
@@ -120,8 +123,8 @@ class ExpertsProducer(Producer):
 class Sums:
     """A producer, and what the sums of its parts are added to."""
 
-    def __init__(self, producer, is_part):
-        self.producer, self.is_part, self.device = producer, is_part, producer.device
+    def __init__(self, producer, part):
+        self.producer, self.part, self.device = producer, part, producer.device
         self.shape = (MORE_ROWS, producer.width)
         self.residual = self.device.activation(np.zeros(self.shape))
         self.weight = self.device.place(np.ones(producer.width, np.float32))
@@ -139,11 +142,12 @@ class Sums:
             delta=self.producer.delta.block if delta is None else delta,
             weight=self.weight,
             output=self.output,
+            is_scattered=int(self.part == SCATTERED),
         )
 
     def step(self, count):
         for which in range(PER_STEP):
-            self.producer.run(count, which, self.is_part)
+            self.producer.run(count, which, self.part)
             self.reduce(count)
 
     def bits(self):
@@ -160,10 +164,12 @@ def course() -> list[tuple[int, bool]]:
     return steps + more
 
 
-def run_course(sums: Sums) -> list[np.ndarray]:
-    device = sums.device
-    graphs = {count: capture(device, lambda count=count: sums.step(count)) for count in ROWS}
+def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
+    device, numbers = sums.device, [count for count in ROWS if count >= fewest]
+    graphs = {count: capture(device, lambda count=count: sums.step(count)) for count in numbers}
     for count, is_graph in course():
+        if count < fewest:
+            continue
         if is_graph:
             device.check(device.table.graph_replay(device.handle, graphs[count]))
         else:
@@ -196,7 +202,7 @@ def test_parts_that_are_sent_ahead_give_the_same_bits(
 ):
     def work(device, rank):
         made = producer(device, rank, width, columns, dtype)
-        return [run_course(Sums(made, is_part)) for is_part in (False, True)]
+        return [run_course(Sums(made, part), 1) for part in (NO_PART, PART)]
 
     results = on_ranks(backend, world_size, work)
     for without, ahead in results:
@@ -204,6 +210,30 @@ def test_parts_that_are_sent_ahead_give_the_same_bits(
             np.testing.assert_array_equal(actual, expected)
         for first, own in zip(results[0][1], ahead, strict=True):
             np.testing.assert_array_equal(own, first)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize(
+    ("producer", "width", "columns"),
+    [
+        (LinearProducer, 5120, 1536),
+        (LinearProducer, 524, 72),
+        (NotANumberProducer, 520, 72),
+        (ExpertsProducer, 5120, 192),
+        (ExpertsProducer, 520, 72),
+    ],
+)
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_scattered_sums_have_the_same_bits(backend, world_size, producer, width, columns, dtype):
+    def work(device, rank):
+        made = producer(device, rank, width, columns, dtype)
+        every, share = (run_course(Sums(made, part), world_size) for part in (NO_PART, SCATTERED))
+        num_rows = len(range(rank, MOST_ROWS_SENT, world_size))
+        for expected, actual in zip(every, share, strict=True):
+            own = expected.reshape(MORE_ROWS, -1)[rank:MOST_ROWS_SENT:world_size]
+            np.testing.assert_array_equal(actual.reshape(MORE_ROWS, -1)[:num_rows], own)
+
+    on_ranks(backend, world_size, work)
 
 
 @pytest.fixture
@@ -240,14 +270,14 @@ def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer, dtype
 
     def work(device, rank):
         made = producer(device, rank, width, 64, dtype)
-        sums = Sums(made, is_part=True)
+        sums = Sums(made, part=PART)
         other = op.activation_output(device, sums.shape)
-        made.run(count, 0, is_part=True)
+        made.run(count, 0, part=PART)
         messages = [
             refused(lambda: sums.reduce(count, other.block)),
             refused(lambda: sums.reduce(count - 1)),
             refused(lambda: sums.reduce(0)),
-            refused(lambda: made.run(count, 0, is_part=True)),
+            refused(lambda: made.run(count, 0, part=PART)),
         ]
         status = device.table.graph_begin(device.handle)
         messages.append(device.message())
@@ -267,8 +297,8 @@ def test_products_of_other_numbers_of_rows_are_not_sent_ahead(sending, count):
 
     def work(device, rank):
         made = LinearProducer(device, rank, 512, 64, FP8)
-        made.run(count, 0, is_part=True)
-        Sums(made, is_part=True).reduce(1)
+        made.run(count, 0, part=PART)
+        Sums(made, part=PART).reduce(1)
         device.synchronise()
 
     on_ranks(sending, 2, work)
@@ -276,10 +306,10 @@ def test_products_of_other_numbers_of_rows_are_not_sent_ahead(sending, count):
 
 def sums_in_a_capture(device, rank) -> Sums:
     """A capture under way that holds a part which no sum takes."""
-    sums = Sums(LinearProducer(device, rank, 512, 64, FP8), is_part=True)
+    sums = Sums(LinearProducer(device, rank, 512, 64, FP8), part=PART)
     device.check(device.table.graph_begin(device.handle))
     sums.step(2)
-    sums.producer.run(2, 0, is_part=True)
+    sums.producer.run(2, 0, part=PART)
     return sums
 
 

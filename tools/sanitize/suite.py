@@ -29,6 +29,7 @@ SELECTIONS = (
 )
 EXCHANGES = (
     "tests/native/test_collectives.py::test_reduced_rows_are_those_of_one_rank",
+    "tests/native/test_collectives.py::test_scattered_rows_are_those_that_all_ranks_have",
     "tests/native/test_collectives.py::test_all_gather_joins_rows",
     "tests/native/test_collectives.py::test_all_to_all_gives_each_rank_its_rows_of_all",
 )

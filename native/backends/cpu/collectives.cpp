@@ -27,7 +27,7 @@ void group_bind(glm_device& device, void* memory, int64_t bytes) {
   expect_range(where, "bytes", 0, INT64_MAX, bytes);
   if (bytes > 0) expect_pointer(where, "memory", memory);
   std::vector<void*> memories(static_cast<size_t>(device.world_size));
-  all_gather(device, {1, sizeof memory, &memory, memories.data()});
+  all_gather(device, {1, 1, {{sizeof memory, &memory, memories.data()}}});
 }
 
 void reduce(glm_device& device, const char* where, float* data, int64_t count) {
@@ -42,17 +42,22 @@ void reduce(glm_device& device, const char* where, float* data, int64_t count) {
 void all_gather(glm_device& device, const glm_all_gather_args& args) {
   const char* where = "all_gather";
   expect_range(where, "num_rows", 0, INT64_MAX, args.num_rows);
-  expect_range(where, "row_bytes", 0, INT64_MAX, args.row_bytes);
-  if (args.num_rows > 0 && args.row_bytes > 0) {
-    expect_pointer(where, "input", args.input);
-    expect_pointer(where, "output", args.output);
-  }
+  expect_range(where, "num_arrays", 1, GLM_MAX_GATHERED, args.num_arrays);
   RankGroup* group = group_of(device, where);
-  std::string problem;
   RankGroup alone(1);
-  const glm_status status = (group == nullptr ? &alone : group)
-                                ->all_gather(device.rank, args, &problem);
-  finish(where, status, problem);
+  for (int32_t i = 0; i < args.num_arrays; ++i) {
+    const glm_gathered& array = args.arrays[i];
+    expect_range(where, "row_bytes", 0, INT64_MAX, array.row_bytes);
+    if (args.num_rows > 0 && array.row_bytes > 0) {
+      expect_pointer(where, "input", array.input);
+      expect_pointer(where, "output", array.output);
+    }
+    std::string problem;
+    const glm_status status =
+        (group == nullptr ? &alone : group)
+            ->all_gather(device.rank, args.num_rows, array, &problem);
+    finish(where, status, problem);
+  }
 }
 
 void all_to_all(glm_device& device, const glm_all_to_all_args& args) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "arrays.hpp"
 #include "device.hpp"
@@ -102,14 +104,19 @@ void check_kernel(futhark_context* context, const char* where, int code) {
 void embed(glm_device& device, const glm_embed_args& args) {
   const char* where = "embed";
   expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(where, "id_stride", 1, INT32_MAX, args.id_stride);
   expect_matrix(where, "table", args.table, GLM_MATRIX_TABLE);
   const int64_t tokens = args.num_tokens;
   if (tokens == 0) return;
+  expect_pointer(where, "token_ids", args.token_ids);
   const glm_matrix& table = *args.table;
-  expect_each(where, "token_ids", 0, table.rows - 1, args.token_ids, tokens);
+  std::vector<int32_t> token_ids(static_cast<size_t>(tokens));
+  for (int64_t i = 0; i < tokens; ++i)
+    token_ids[static_cast<size_t>(i)] = args.token_ids[i * args.id_stride];
+  expect_each(where, "token_ids", 0, table.rows - 1, token_ids.data(), tokens);
   expect_pointer(where, "residual", args.residual);
   futhark_context* context = device.context;
-  const Array<int32_t, 1> ids(context, args.token_ids, tokens);
+  const Array<int32_t, 1> ids(context, token_ids.data(), tokens);
   Array<float, 2> result(context);
   if (table.dtype == GLM_DTYPE_BF16) {
     const Array<uint16_t, 2> rows(context, static_cast<uint16_t*>(table.data),
@@ -168,18 +175,10 @@ void swiglu_quantise(glm_device& device, const glm_swiglu_quantise_args& args) {
   scale.copy_to(where, args.output.row_scale, tokens);
 }
 
-void reduce_add_norm_quantise(glm_device& device,
-                              const glm_reduce_add_norm_quantise_args& args) {
-  const char* where = AddNorm::kWhere;
-  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(where, "hidden_size", 1, INT32_MAX, args.hidden_size);
-  expect_output(where, args.output);
-  if (args.num_tokens == 0) return;
-  expect_pointer(where, "residual", args.residual);
-  expect_pointer(where, "weight", args.weight);
-  if (args.delta != nullptr)
-    reduce(device, where, static_cast<float*>(args.delta),
-           int64_t{args.num_tokens} * args.hidden_size);
+namespace {
+
+void add_norm(glm_device& device,
+              const glm_reduce_add_norm_quantise_args& args) {
   const glm_activation_output& output = args.output;
   AddNorm step(device, args);
   step.run();
@@ -192,6 +191,44 @@ void reduce_add_norm_quantise(glm_device& device,
   AddNorm plain(device, again);
   plain.run();
   plain.copy_plain();
+}
+
+void add_norm_of_rank(glm_device& device,
+                      glm_reduce_add_norm_quantise_args args) {
+  const int64_t width = args.hidden_size;
+  const auto* delta = static_cast<const float*>(args.delta);
+  std::vector<float> own;
+  int32_t count = 0;
+  for (int64_t row = device.rank; row < args.num_tokens;
+       row += device.world_size, ++count)
+    if (delta != nullptr)
+      own.insert(own.end(), delta + row * width, delta + (row + 1) * width);
+  if (count == 0) return;
+  args.num_tokens = count;
+  args.delta = delta == nullptr ? nullptr : own.data();
+  add_norm(device, args);
+}
+
+}
+
+void reduce_add_norm_quantise(glm_device& device,
+                              const glm_reduce_add_norm_quantise_args& args) {
+  const char* where = AddNorm::kWhere;
+  expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(where, "hidden_size", 1, INT32_MAX, args.hidden_size);
+  expect_range(where, "is_scattered", 0, 1, args.is_scattered);
+  if (args.is_scattered != 0 && args.num_tokens > 0)
+    expect_range(where, "scattered num_tokens", device.world_size, INT32_MAX,
+                 args.num_tokens);
+  expect_output(where, args.output);
+  if (args.num_tokens == 0) return;
+  expect_pointer(where, "residual", args.residual);
+  expect_pointer(where, "weight", args.weight);
+  if (args.delta != nullptr)
+    reduce(device, where, static_cast<float*>(args.delta),
+           int64_t{args.num_tokens} * args.hidden_size);
+  if (args.is_scattered != 0) return add_norm_of_rank(device, args);
+  add_norm(device, args);
 }
 
 }

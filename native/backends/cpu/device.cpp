@@ -96,6 +96,7 @@ void kind_info(glm_device_info* info) {
   info->is_asynchronous = 0;
   info->merges_shared_expert = 0;
   info->has_one_attention = 1;
+  info->fewest_scattered_rows = kFewestScatteredRows;
   info->memory_total_bytes = 0;
   info->memory_free_bytes = 0;
   std::snprintf(info->name, sizeof info->name, "CPU");

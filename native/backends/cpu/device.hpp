@@ -24,6 +24,7 @@ struct glm_device {
 namespace glm::cpu {
 
 constexpr int64_t kAlignment = 64;
+constexpr int32_t kFewestScatteredRows = 16;
 constexpr int64_t kPanelColumns = 64;
 
 int64_t element_bytes(const char* where, int32_t dtype);

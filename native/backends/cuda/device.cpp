@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kAlignment = 256;
 constexpr int32_t kMeasuredMajor = 9;
 constexpr int32_t kNeverRunMajor = 10;
+constexpr int32_t kFewestScatteredRows = 1536;
 constexpr size_t kLongestName = 60;
 constexpr char kNeverRun[] =
     " (compute capability 10.0: its code was compiled and has never run)";
@@ -198,6 +199,7 @@ void kind_info(glm_device_info* info) {
   info->is_asynchronous = 1;
   info->merges_shared_expert = 1;
   info->has_one_attention = 0;
+  info->fewest_scattered_rows = kFewestScatteredRows;
   info->memory_total_bytes = 0;
   info->memory_free_bytes = 0;
   std::snprintf(info->name, sizeof info->name, "NVIDIA GPU");

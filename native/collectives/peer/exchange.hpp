@@ -17,6 +17,7 @@ struct Exchange {
   int32_t rank;
   bool is_sent;
   bool has_owners;
+  bool is_scattered;
   bool is_summed;
   int32_t row_chunks;
   uint4* received;

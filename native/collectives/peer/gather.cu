@@ -9,7 +9,7 @@ namespace glm::collectives {
 namespace {
 
 constexpr int32_t kThreads = 256;
-constexpr int64_t kMaxBlocks = 64;
+constexpr int64_t kMaxBlocks = 264;
 constexpr int64_t kUnitsPerThread = 4;
 constexpr int32_t kInFlight = 4;
 
@@ -97,8 +97,20 @@ __device__ void copy_to_all(const Gather& gather, const GatherBlocks& blocks) {
     const char* input =
         blocks.input + peer * blocks.rows_apart * blocks.row_bytes;
     copy_block(reinterpret_cast<const Unit*>(input),
-               reinterpret_cast<Unit*>(gather.output[peer]),
+               reinterpret_cast<Unit*>(blocks.output + gather.distance[peer]),
                rows_to(blocks, peer) * row_units, begin);
+  }
+}
+
+__device__ void copy_arrays(const Gather& gather, const GatherArrays& arrays) {
+  for (int32_t i = 0; i < arrays.count; ++i) {
+    const GatherBlocks& blocks = arrays.at[i];
+    if (blocks.unit_bytes == sizeof(uint4))
+      copy_to_all<uint4>(gather, blocks);
+    else if (blocks.unit_bytes == sizeof(uint32_t))
+      copy_to_all<uint32_t>(gather, blocks);
+    else
+      copy_to_all<uint8_t>(gather, blocks);
   }
 }
 
@@ -113,9 +125,9 @@ __device__ bool is_last_block(GatherFlags& own) {
   return is_last;
 }
 
-template <typename Unit>
 __global__ void __launch_bounds__(kThreads)
-    gather_blocks(Gather gather, GatherBlocks blocks) {
+    gather_arrays(const __grid_constant__ Gather gather,
+                  const __grid_constant__ GatherArrays arrays) {
   ptx::wait_for_predecessor();
   ptx::let_successor_start();
   GatherFlags& own = *gather.flags[gather.rank];
@@ -123,8 +135,7 @@ __global__ void __launch_bounds__(kThreads)
   if (blockIdx.x == 0 && is_peer(gather))
     ptx::release_to_system(&gather.flags[threadIdx.x]->entered[gather.rank],
                            epoch);
-  if (wait_for_all(gather, own.entered, epoch))
-    copy_to_all<Unit>(gather, blocks);
+  if (wait_for_all(gather, own.entered, epoch)) copy_arrays(gather, arrays);
   if (!is_last_block(own)) return;
   if (is_peer(gather))
     ptx::release_to_system(&gather.flags[threadIdx.x]->finished[gather.rank],
@@ -135,58 +146,53 @@ __global__ void __launch_bounds__(kThreads)
   own.epoch = epoch;
 }
 
-template <typename Unit>
 __global__ void __launch_bounds__(kThreads)
-    copy_blocks(Gather gather, GatherBlocks blocks) {
+    copy_only(const __grid_constant__ Gather gather,
+              const __grid_constant__ GatherArrays arrays) {
   ptx::wait_for_predecessor();
-  copy_to_all<Unit>(gather, blocks);
+  copy_arrays(gather, arrays);
 }
 
-int64_t alignment_of(const Gather& gather, const GatherBlocks& blocks) {
+int32_t unit_bytes_of(const Gather& gather, const GatherBlocks& blocks) {
   uint64_t bits = reinterpret_cast<uint64_t>(blocks.input) |
+                  reinterpret_cast<uint64_t>(blocks.output) |
                   static_cast<uint64_t>(blocks.row_bytes);
   for (int32_t rank = 0; rank < gather.world_size; ++rank)
-    bits |= reinterpret_cast<uint64_t>(gather.output[rank]);
-  return static_cast<int64_t>(bits & (~bits + 1));
+    bits |= static_cast<uint64_t>(gather.distance[rank]);
+  if (bits % sizeof(uint4) == 0) return sizeof(uint4);
+  return bits % sizeof(uint32_t) == 0 ? sizeof(uint32_t) : 1;
 }
 
-template <typename Unit>
-LaunchShape shape_of(const GatherBlocks& blocks) {
-  const int64_t units = blocks.block_rows * blocks.row_bytes / sizeof(Unit);
+int64_t units_of(const GatherBlocks& blocks) {
+  return blocks.block_rows * blocks.row_bytes / blocks.unit_bytes;
+}
+
+template <typename Kernel>
+void launch_arrays(const char* where, cudaStream_t stream, const Gather& gather,
+                   GatherArrays arrays, Kernel kernel) {
+  int64_t units = 0;
+  for (int32_t i = 0; i < arrays.count; ++i) {
+    arrays.at[i].unit_bytes = unit_bytes_of(gather, arrays.at[i]);
+    units = std::max(units, units_of(arrays.at[i]));
+  }
   const int64_t each = kThreads * kUnitsPerThread;
   const int64_t wanted = std::max<int64_t>(1, (units + each - 1) / each);
-  return {dim3(static_cast<uint32_t>(std::min(wanted, kMaxBlocks))),
-          dim3(kThreads)};
-}
-
-template <typename KernelOfUnit>
-void launch_blocks(const char* where, cudaStream_t stream, const Gather& gather,
-                   const GatherBlocks& blocks, KernelOfUnit kernel_of) {
-  auto launch_units = [&](auto unit) {
-    launch(where, stream, shape_of<decltype(unit)>(blocks), kernel_of(unit),
-           gather, blocks);
-  };
-  const int64_t alignment = alignment_of(gather, blocks);
-  if (alignment >= 16 || alignment == 0)
-    launch_units(uint4());
-  else if (alignment >= 4)
-    launch_units(uint32_t());
-  else
-    launch_units(uint8_t());
+  const LaunchShape shape = {
+      dim3(static_cast<uint32_t>(std::min(wanted, kMaxBlocks))),
+      dim3(kThreads)};
+  launch(where, stream, shape, kernel, gather, arrays);
 }
 
 }
 
 void gather(const char* where, cudaStream_t stream, const Gather& gather,
-            const GatherBlocks& blocks) {
-  launch_blocks(where, stream, gather, blocks,
-                [](auto unit) { return gather_blocks<decltype(unit)>; });
+            const GatherArrays& arrays) {
+  launch_arrays(where, stream, gather, arrays, gather_arrays);
 }
 
 void copy_to_ranks(const char* where, cudaStream_t stream, const Gather& gather,
-                   const GatherBlocks& blocks) {
-  launch_blocks(where, stream, gather, blocks,
-                [](auto unit) { return copy_blocks<decltype(unit)>; });
+                   const GatherArrays& arrays) {
+  launch_arrays(where, stream, gather, arrays, copy_only);
 }
 
 }

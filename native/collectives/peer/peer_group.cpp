@@ -140,7 +140,7 @@ std::vector<SharedMemory> PeerGroup::gather(int32_t rank,
   std::vector<SharedMemory> all(ordinals_.size());
   std::string problem;
   const glm_status status =
-      threads_.all_gather(rank, {1, sizeof mine, &mine, all.data()}, &problem);
+      threads_.all_gather(rank, 1, {sizeof mine, &mine, all.data()}, &problem);
   if (status != GLM_OK) throw Failure(status, "group_bind: " + problem);
   return all;
 }

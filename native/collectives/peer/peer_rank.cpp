@@ -19,13 +19,15 @@ int32_t row_chunks(int64_t width) {
 }
 
 std::string text_of(const PartOfSum& part) {
-  return std::to_string(part.num_rows) + " rows of " +
+  return std::to_string(part.num_rows) +
+         (part.is_scattered ? " scattered" : "") + " rows of " +
          std::to_string(part.width) + " at address " +
          std::to_string(reinterpret_cast<uintptr_t>(part.delta));
 }
 
 bool is_same(const PartOfSum& a, const PartOfSum& b) {
-  return a.delta == b.delta && a.num_rows == b.num_rows && a.width == b.width;
+  return a.delta == b.delta && a.num_rows == b.num_rows && a.width == b.width &&
+         a.is_scattered == b.is_scattered;
 }
 
 }
@@ -121,7 +123,9 @@ Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
   };
   Exchange exchange = {};
   exchange.rank = rank_;
-  exchange.has_owners = have_owners(world_size(), part.num_rows);
+  exchange.is_scattered = part.is_scattered;
+  exchange.has_owners =
+      part.is_scattered || have_owners(world_size(), part.num_rows);
   exchange.row_chunks = row_chunks(part.width);
   exchange.received = place(rank_ == 0 ? 1 : 0, rank_);
   exchange.chunks_apart = region_shape_.places_of(turn) * exchange.row_chunks;
@@ -187,7 +191,7 @@ void PeerRank::drop_graph() {
   turns_.drop_graph();
 }
 
-Gather PeerRank::gather_of(const char* where, void* output) {
+Gather PeerRank::gather_of(const char* where) {
   expect_bound(where);
   Gather gather = {};
   gather.rank = rank_;
@@ -195,7 +199,7 @@ Gather PeerRank::gather_of(const char* where, void* output) {
   gather.stop = stop();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     gather.flags[peer] = at(peer, reinterpret_cast<GatherFlags*>(region_));
-    gather.output[peer] = at(peer, static_cast<char*>(output));
+    gather.distance[peer] = at(peer, region_) - region_;
   }
   return gather;
 }

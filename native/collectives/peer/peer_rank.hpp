@@ -19,6 +19,7 @@ struct PartOfSum {
   const void* delta;
   int32_t num_rows;
   int32_t width;
+  bool is_scattered;
 };
 
 class PeerRank {
@@ -43,7 +44,7 @@ class PeerRank {
   int32_t end_graph();
   void drop_graph();
   void replay_graph(int32_t last_turn) { turns_.replay(last_turn); }
-  Gather gather_of(const char* where, void* output);
+  Gather gather_of(const char* where);
 
  private:
   struct Reserved {

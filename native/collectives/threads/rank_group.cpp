@@ -130,14 +130,15 @@ glm_status RankGroup::all_reduce(int32_t rank, float* data, int64_t count,
   return leave(problem);
 }
 
-glm_status RankGroup::all_gather(int32_t rank, const glm_all_gather_args& args,
+glm_status RankGroup::all_gather(int32_t rank, int64_t num_rows,
+                                 const glm_gathered& array,
                                  std::string* problem) {
   const glm_status status = enter(rank,
-                                  {Collective::all_gather, args.num_rows,
-                                   args.row_bytes, args.input, args.output},
+                                  {Collective::all_gather, num_rows,
+                                   array.row_bytes, array.input, array.output},
                                   problem);
   if (status != GLM_OK) return status;
-  gather_rows(0, args.num_rows, args.row_bytes, args.output);
+  gather_rows(0, num_rows, array.row_bytes, array.output);
   return leave(problem);
 }
 

@@ -29,8 +29,8 @@ class RankGroup {
   void abort();
   glm_status all_reduce(int32_t rank, float* data, int64_t count,
                         std::string* problem);
-  glm_status all_gather(int32_t rank, const glm_all_gather_args& args,
-                        std::string* problem);
+  glm_status all_gather(int32_t rank, int64_t num_rows,
+                        const glm_gathered& array, std::string* problem);
   glm_status all_to_all(int32_t rank, const glm_all_to_all_args& args,
                         std::string* problem);
 

@@ -6,8 +6,9 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 11
+#define GLM_BACKEND_ABI_VERSION 12
 #define GLM_MAX_LOGPROBS 20
+#define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
 
 enum { GLM_DTYPE_F32 = 0, GLM_DTYPE_BF16 = 1, GLM_DTYPE_F8_E4M3 = 2 };
@@ -15,6 +16,12 @@ enum { GLM_DTYPE_F32 = 0, GLM_DTYPE_BF16 = 1, GLM_DTYPE_F8_E4M3 = 2 };
 enum { GLM_MATRIX_LINEAR = 0, GLM_MATRIX_GATE_UP = 1, GLM_MATRIX_TABLE = 2 };
 
 enum { GLM_MEMORY_OWN = 0, GLM_MEMORY_SHARED = 1 };
+
+enum {
+  GLM_NO_PART_OF_SUM = 0,
+  GLM_PART_OF_SUM = 1,
+  GLM_PART_OF_SCATTERED_SUM = 2
+};
 
 typedef struct glm_group glm_group;
 typedef struct glm_device glm_device;
@@ -45,6 +52,7 @@ typedef struct glm_device_info {
   int32_t is_asynchronous;
   int32_t merges_shared_expert;
   int32_t has_one_attention;
+  int32_t fewest_scattered_rows;
   char name[128];
 } glm_device_info;
 
@@ -138,6 +146,7 @@ typedef struct glm_select_tokens_args {
 
 typedef struct glm_embed_args {
   int32_t num_tokens;
+  int32_t id_stride;
   const int32_t* token_ids;
   const glm_matrix* table;
   void* residual;
@@ -166,6 +175,7 @@ typedef struct glm_reduce_add_norm_quantise_args {
   void* delta;
   const float* weight;
   glm_activation_output output;
+  int32_t is_scattered;
 } glm_reduce_add_norm_quantise_args;
 
 typedef struct glm_linear_args {
@@ -173,7 +183,7 @@ typedef struct glm_linear_args {
   const glm_matrix* matrix;
   glm_activation input;
   void* output;
-  int32_t is_part_of_sum;
+  int32_t part_of_sum;
 } glm_linear_args;
 
 typedef struct glm_norm_rope_store_args {
@@ -247,14 +257,19 @@ typedef struct glm_experts_args {
   const float* expert_weights;
   const void* initial;
   void* output;
-  int32_t is_part_of_sum;
+  int32_t part_of_sum;
 } glm_experts_args;
 
-typedef struct glm_all_gather_args {
-  int64_t num_rows;
+typedef struct glm_gathered {
   int64_t row_bytes;
   const void* input;
   void* output;
+} glm_gathered;
+
+typedef struct glm_all_gather_args {
+  int64_t num_rows;
+  int32_t num_arrays;
+  glm_gathered arrays[GLM_MAX_GATHERED];
 } glm_all_gather_args;
 
 typedef struct glm_all_to_all_args {

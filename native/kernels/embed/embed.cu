@@ -12,6 +12,7 @@ constexpr char kWhere[] = "embed";
 
 struct EmbedRows {
   int32_t num_tokens;
+  int32_t id_stride;
   int32_t vocab_size;
   int32_t width;
   const int32_t* token_ids;
@@ -33,7 +34,7 @@ __device__ rows::Bf16Chunk table_chunk(const float* row, int32_t begin,
 
 template <typename Element, int32_t num_chunks, bool aligned>
 __device__ void copy_row(const EmbedRows& args, int32_t row) {
-  int32_t token = args.token_ids[row];
+  int32_t token = args.token_ids[int64_t{row} * args.id_stride];
   bool is_known = token >= 0 && token < args.vocab_size;
   const Element* source = static_cast<const Element*>(args.table) +
                           int64_t{is_known ? token : 0} * args.width;
@@ -84,14 +85,19 @@ void expect_table(const glm_matrix* table) {
 
 void embed(const Context& context, const glm_embed_args& args) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(kWhere, "id_stride", 1, INT32_MAX, args.id_stride);
   expect_table(args.table);
   if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "token_ids", args.token_ids);
   expect_pointer(kWhere, "residual", args.residual);
   const glm_matrix& table = *args.table;
-  EmbedRows rows = {
-      args.num_tokens, table.rows, table.columns,
-      args.token_ids,  table.data, static_cast<__nv_bfloat16*>(args.residual)};
+  EmbedRows rows = {args.num_tokens,
+                    args.id_stride,
+                    table.rows,
+                    table.columns,
+                    args.token_ids,
+                    table.data,
+                    static_cast<__nv_bfloat16*>(args.residual)};
   if (table.dtype == GLM_DTYPE_BF16)
     return launch_embed<__nv_bfloat16>(context, rows);
   if (table.dtype == GLM_DTYPE_F32) return launch_embed<float>(context, rows);

@@ -110,8 +110,9 @@ void run_rows(const Context& context, const glm_experts_args& args,
   }
   set_input(context, p, layout, input, p.hidden_size * element);
   p.peers = collectives::reserve_exchange(
-      context.peers, mixture::kExperts, args.is_part_of_sum != 0,
-      {args.output, args.num_tokens, p.hidden_size});
+      context.peers, mixture::kExperts, args.part_of_sum != GLM_NO_PART_OF_SUM,
+      {args.output, args.num_tokens, p.hidden_size,
+       args.part_of_sum == GLM_PART_OF_SCATTERED_SUM});
   mixture::launch_experts(context.stream, context.num_multiprocessors, dtype,
                           p);
 }

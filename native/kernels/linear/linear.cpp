@@ -90,13 +90,14 @@ bool fills_wide_tiles(const glm_linear_args& args) {
 
 collectives::PeerRows rows_of_peers(const Context& context,
                                     const glm_linear_args& args) {
-  const bool sends = args.is_part_of_sum != 0 &&
+  const bool sends = args.part_of_sum != GLM_NO_PART_OF_SUM &&
                      args.matrix->role == GLM_MATRIX_LINEAR &&
                      (fills_wide_tiles(args) ||
                       args.num_tokens <= stream::kMostTokensSentAhead);
   return collectives::reserve_exchange(
       context.peers, kWhere, sends,
-      {args.output, args.num_tokens, args.matrix->rows});
+      {args.output, args.num_tokens, args.matrix->rows,
+       args.part_of_sum == GLM_PART_OF_SCATTERED_SUM});
 }
 
 void streamed_linear(const Context& context, const glm_linear_args& args,

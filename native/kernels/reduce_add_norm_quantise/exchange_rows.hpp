@@ -18,9 +18,28 @@ using collectives::Parts;
 using rows::Bf16Chunk;
 using rows::FloatChunk;
 
-template <int32_t world_size, bool has_owners>
+enum class Way { to_all, by_owners, scattered };
+
+template <int32_t world_size, Way way>
 __device__ inline int32_t place_of_part(int32_t row) {
-  return has_owners ? collectives::place_of_part(world_size, row) : row;
+  return way == Way::to_all ? row : collectives::place_of_part(world_size, row);
+}
+
+template <int32_t world_size, Way way>
+__device__ inline int32_t kept_row(int32_t row) {
+  return way == Way::scattered ? row / world_size : row;
+}
+
+template <int32_t world_size, Way way>
+__device__ inline int32_t first_row(const Exchange& exchange) {
+  const int32_t block = static_cast<int32_t>(blockIdx.x);
+  return way == Way::scattered ? block * world_size + exchange.rank : block;
+}
+
+template <int32_t world_size, Way way>
+__device__ inline int32_t rows_apart() {
+  return static_cast<int32_t>(gridDim.x) *
+         (way == Way::scattered ? world_size : 1);
 }
 
 __device__ inline int32_t exchanged_chunk(const Exchange& exchange,
@@ -28,57 +47,60 @@ __device__ inline int32_t exchanged_chunk(const Exchange& exchange,
   return place * exchange.row_chunks + begin / rows::kChunkElements;
 }
 
-template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void send_row(const NormRows& args, int32_t row) {
-  if (has_owners && collectives::owns<world_size>(args.exchange, row)) return;
+  if (way != Way::to_all && collectives::owns<world_size>(args.exchange, row))
+    return;
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
     const int32_t begin = rows::chunk_begin(i);
     if (begin >= args.width) continue;
     const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
     const int32_t chunk = exchanged_chunk(
-        args.exchange, place_of_part<world_size, has_owners>(row), begin);
+        args.exchange, place_of_part<world_size, way>(row), begin);
     const uint4 words =
         collectives::with_canonical_nans(rows::same_bits<uint4>(delta));
-    if constexpr (has_owners)
+    if constexpr (way != Way::to_all)
       collectives::send_to_owner<world_size>(args.exchange, row, chunk, words);
     else
       collectives::send<world_size>(args.exchange, chunk, words);
   }
 }
 
-template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void send_rows(const NormRows& args, int32_t first,
                                  int32_t count) {
 #pragma unroll 1
   for (int32_t row = first; row < args.num_tokens && count > 0;
        row += gridDim.x, --count)
-    send_row<world_size, has_owners, num_chunks, aligned>(args, row);
+    send_row<world_size, way, num_chunks, aligned>(args, row);
 }
 
-template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void send_before(const NormRows& args, int32_t row) {
   const int32_t begun = kRowsUnderWay * static_cast<int32_t>(gridDim.x);
   const bool is_first = row == static_cast<int32_t>(blockIdx.x);
-  send_rows<world_size, has_owners, num_chunks, aligned>(
+  send_rows<world_size, way, num_chunks, aligned>(
       args, is_first ? row : row + begun, is_first ? kRowsUnderWay + 1 : 1);
 }
 
-template <int32_t world_size, bool has_owners, bool aligned>
+template <int32_t world_size, Way way, bool aligned>
 __device__ inline void prefetch_next_row(const NormRows& args, int32_t row) {
-  const int32_t next = row + static_cast<int32_t>(gridDim.x);
+  const int32_t next = row + rows_apart<world_size, way>();
   if (next >= args.num_tokens) return;
-  if constexpr (has_owners)
+  if constexpr (way == Way::by_owners)
     if (!collectives::owns<world_size>(args.exchange, next)) return;
-  rows::prefetch_row<aligned>(args.residual, next, args.width);
+  rows::prefetch_row<aligned>(args.residual, kept_row<world_size, way>(next),
+                              args.width);
   rows::prefetch_row<aligned>(args.delta, next, args.width);
-  if (world_size == 1 || !args.exchange.is_sent) return;
+  if constexpr (world_size > 1)
+    if (args.exchange.is_sent)
 #pragma unroll 1
-  for (int32_t i = 0; i < world_size - 1; ++i)
-    rows::prefetch_row<aligned>(reinterpret_cast<const __nv_bfloat16*>(
-                                    collectives::place_of(args.exchange, i, 0)),
-                                place_of_part<world_size, has_owners>(next),
-                                args.width);
+      for (int32_t i = 0; i < world_size - 1; ++i)
+        rows::prefetch_row<aligned>(
+            reinterpret_cast<const __nv_bfloat16*>(
+                collectives::place_of(args.exchange, i, 0)),
+            place_of_part<world_size, way>(next), args.width);
 }
 
 template <int32_t world_size>
@@ -117,34 +139,35 @@ __device__ inline void send_sum(const Exchange& exchange, int32_t row,
       collectives::with_canonical_nans(rows::same_bits<uint4>(sum)));
 }
 
-template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void add_parts(const NormRows& args, int32_t row,
                                  Bf16Chunk (&chunks)[num_chunks]) {
+  const int32_t kept = kept_row<world_size, way>(row);
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
     const int32_t begin = rows::chunk_begin(i);
     chunks[i] = {};
     if (begin >= args.width) continue;
     const int32_t chunk = exchanged_chunk(
-        args.exchange, place_of_part<world_size, has_owners>(row), begin);
+        args.exchange, place_of_part<world_size, way>(row), begin);
     auto parts = collectives::look<world_size>(args.exchange, chunk);
-    const Bf16Chunk residual = load_residual<aligned>(args, row, begin);
+    const Bf16Chunk residual = load_residual<aligned>(args, kept, begin);
     const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
-    if (i == 0) prefetch_next_row<world_size, has_owners, aligned>(args, row);
+    if (i == 0) prefetch_next_row<world_size, way, aligned>(args, row);
     collectives::receive(args.exchange, chunk, parts);
     chunks[i] = new_residual(args.exchange, residual, delta, parts);
-    if constexpr (has_owners)
+    if constexpr (way == Way::by_owners)
       if (!args.exchange.is_summed)
         send_sum<world_size>(args.exchange, row, begin, chunks[i]);
     collectives::clear<world_size>(args.exchange, chunk);
-    store_residual<aligned>(args, row, begin, chunks[i]);
+    store_residual<aligned>(args, kept, begin, chunks[i]);
   }
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
 __device__ inline void take_sum(const NormRows& args, int32_t row,
                                 Bf16Chunk (&chunks)[num_chunks]) {
-  prefetch_next_row<world_size, true, aligned>(args, row);
+  prefetch_next_row<world_size, Way::by_owners, aligned>(args, row);
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
     const int32_t begin = rows::chunk_begin(i);
@@ -158,13 +181,13 @@ __device__ inline void take_sum(const NormRows& args, int32_t row,
   }
 }
 
-template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void exchange_row(const NormRows& args, int32_t row,
                                     Bf16Chunk (&chunks)[num_chunks]) {
-  if constexpr (has_owners)
+  if constexpr (way == Way::by_owners)
     if (!collectives::owns<world_size>(args.exchange, row))
       return take_sum<world_size, num_chunks, aligned>(args, row, chunks);
-  add_parts<world_size, has_owners, num_chunks, aligned>(args, row, chunks);
+  add_parts<world_size, way, num_chunks, aligned>(args, row, chunks);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
@@ -174,7 +197,7 @@ __device__ inline void send_sum_of_row(const NormRows& args, int32_t row) {
     const int32_t begin = rows::chunk_begin(i);
     if (begin >= args.width) continue;
     const int32_t chunk = exchanged_chunk(
-        args.exchange, place_of_part<world_size, true>(row), begin);
+        args.exchange, place_of_part<world_size, Way::by_owners>(row), begin);
     send_sum<world_size>(
         args.exchange, row, begin,
         new_residual(args.exchange, load_residual<aligned>(args, row, begin),

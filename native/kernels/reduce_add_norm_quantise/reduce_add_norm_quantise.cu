@@ -18,6 +18,7 @@ constexpr int32_t kMostReducedWidth =
     kMostReducedChunks * rows::kMaxThreads * rows::kChunkElements;
 
 using norm::NormRows;
+using norm::Way;
 using rows::Bf16Chunk;
 using rows::FloatChunk;
 
@@ -64,17 +65,17 @@ __device__ FloatChunk normed(const Bf16Chunk& chunk, const FloatChunk& weight,
   return values;
 }
 
-template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ void norm_row(const NormRows& args, int32_t row,
                          const FloatChunk (&weight)[num_chunks],
                          rows::MeasureBuffer& buffer, int32_t parity) {
-  int64_t offset = int64_t{row} * args.width;
+  const int32_t kept = norm::kept_row<world_size, way>(row);
+  int64_t offset = int64_t{kept} * args.width;
   Bf16Chunk chunks[num_chunks];
   if constexpr (world_size == 1)
     add_delta<num_chunks, aligned>(args, row, offset, chunks);
   else
-    norm::exchange_row<world_size, has_owners, num_chunks, aligned>(args, row,
-                                                                    chunks);
+    norm::exchange_row<world_size, way, num_chunks, aligned>(args, row, chunks);
   rows::RowMeasure own = {0.0f, 0u};
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) measure(chunks[i], weight[i], own);
@@ -93,7 +94,7 @@ __device__ void norm_row(const NormRows& args, int32_t row,
   if (args.codes == nullptr) return;
   float largest = __uint_as_float(whole.largest_bits) * factor;
   write_codes<num_chunks, aligned>(values_of, largest, args.width,
-                                   args.codes + offset, args.row_scale + row);
+                                   args.codes + offset, args.row_scale + kept);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
@@ -101,12 +102,11 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
     send_alone(__grid_constant__ const NormRows args) {
   ptx::wait_for_predecessor();
   const int32_t first = blockIdx.x;
-  if constexpr (collectives::kMayHaveOwners<world_size>)
-    if (args.exchange.has_owners)
-      return norm::send_rows<world_size, true, num_chunks, aligned>(
-          args, first, args.num_tokens);
-  norm::send_rows<world_size, false, num_chunks, aligned>(args, first,
-                                                          args.num_tokens);
+  if (args.exchange.has_owners)
+    return norm::send_rows<world_size, Way::by_owners, num_chunks, aligned>(
+        args, first, args.num_tokens);
+  norm::send_rows<world_size, Way::to_all, num_chunks, aligned>(
+      args, first, args.num_tokens);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
       norm::send_sum_of_row<world_size, num_chunks, aligned>(args, row);
 }
 
-template <int32_t world_size, bool has_owners, int32_t num_chunks, bool aligned>
+template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads)
     norm_rows(__grid_constant__ const NormRows args) {
   __shared__ rows::MeasureBuffer buffer;
@@ -130,46 +130,62 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
   for (int32_t i = 0; i < num_chunks; ++i)
     weight[i] = rows::load_floats<aligned>(args.weight, rows::chunk_begin(i),
                                            args.width);
-  const int32_t first = blockIdx.x;
+  const int32_t first = norm::first_row<world_size, way>(args.exchange);
   int32_t parity = 0;
 #pragma unroll 1
-  for (int32_t row = first; row < args.num_tokens; row += gridDim.x) {
+  for (int32_t row = first; row < args.num_tokens;
+       row += norm::rows_apart<world_size, way>()) {
     if (row == first) {
       ptx::wait_for_predecessor();
       if (!has_few) ptx::let_successor_start();
     }
     if constexpr (world_size == 1)
-      norm::prefetch_next_row<world_size, has_owners, aligned>(args, row);
-    else if (!args.exchange.is_sent)
-      norm::send_before<world_size, has_owners, num_chunks, aligned>(args, row);
-    norm_row<world_size, has_owners, num_chunks, aligned>(args, row, weight,
-                                                          buffer, parity);
+      norm::prefetch_next_row<world_size, way, aligned>(args, row);
+    else if constexpr (way != Way::scattered)
+      if (!args.exchange.is_sent)
+        norm::send_before<world_size, way, num_chunks, aligned>(args, row);
+    norm_row<world_size, way, num_chunks, aligned>(args, row, weight, buffer,
+                                                   parity);
     parity ^= 1;
   }
 }
 
 NormRows rows_of(const glm_reduce_add_norm_quantise_args& args, int32_t begin,
-                 int32_t num_rows) {
+                 int32_t kept_begin, int32_t num_rows) {
   const int64_t offset = int64_t{begin} * args.hidden_size;
-  auto from = [&](auto* pointer) {
-    return pointer == nullptr ? nullptr : pointer + offset;
+  const int64_t kept_offset = int64_t{kept_begin} * args.hidden_size;
+  auto kept = [&](auto* pointer) {
+    return pointer == nullptr ? nullptr : pointer + kept_offset;
   };
+  const auto* delta = static_cast<const __nv_bfloat16*>(args.delta);
   const glm_activation_output& output = args.output;
   return {num_rows,
           args.hidden_size,
           args.epsilon,
-          from(static_cast<__nv_bfloat16*>(args.residual)),
-          from(static_cast<const __nv_bfloat16*>(args.delta)),
+          kept(static_cast<__nv_bfloat16*>(args.residual)),
+          delta == nullptr ? nullptr : delta + offset,
           args.weight,
-          from(static_cast<__nv_bfloat16*>(output.plain)),
-          from(output.codes),
-          output.row_scale == nullptr ? nullptr : output.row_scale + begin,
+          kept(static_cast<__nv_bfloat16*>(output.plain)),
+          kept(output.codes),
+          output.row_scale == nullptr ? nullptr : output.row_scale + kept_begin,
           {}};
 }
 
 enum class Work { norm, sending, adding };
 
-template <Work work, int32_t world_size, bool has_owners, int32_t num_chunks,
+int32_t rows_of_rank(int32_t num_rows, int32_t rank, int32_t world_size) {
+  return static_cast<int32_t>(
+      ceil_divide(std::max(num_rows - rank, 0), world_size));
+}
+
+template <int32_t world_size, Way way>
+int32_t rows_kept(const NormRows& given) {
+  return way == Way::scattered
+             ? rows_of_rank(given.num_tokens, given.exchange.rank, world_size)
+             : given.num_tokens;
+}
+
+template <Work work, int32_t world_size, Way way, int32_t num_chunks,
           bool aligned>
 constexpr auto kernel_of() {
   if constexpr (work == Work::sending)
@@ -177,20 +193,22 @@ constexpr auto kernel_of() {
   else if constexpr (work == Work::adding)
     return add_alone<world_size, num_chunks, aligned>;
   else
-    return norm_rows<world_size, has_owners, num_chunks, aligned>;
+    return norm_rows<world_size, way, num_chunks, aligned>;
 }
 
-template <Work work, int32_t world_size, bool has_owners, int32_t... num_chunks>
+template <Work work, int32_t world_size, Way way, int32_t... num_chunks>
 void launch_chunks(const Context& context, const NormRows& given,
                    const rows::RowShape& shape) {
+  const int32_t num_rows = rows_kept<world_size, way>(given);
+  if (num_rows == 0) return;
   bool aligned = rows::are_aligned(
       given.width,
       {given.residual, given.delta, given.weight, given.plain, given.codes});
   rows::with_chunks<num_chunks...>(
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
         rows::launch_rows(
-            kWhere, context, given.num_tokens, shape,
-            kernel_of<work, world_size, has_owners, decltype(chunks)::value,
+            kWhere, context, num_rows, shape,
+            kernel_of<work, world_size, way, decltype(chunks)::value,
                       decltype(is_fast)::value>(),
             given);
       });
@@ -203,11 +221,16 @@ void launch_ranks(const Context& context, const NormRows& given,
     if (context.peers->world_size() != first)
       return launch_ranks<work, others...>(context, given, shape);
   constexpr int32_t most = kMostReducedChunks;
+  if constexpr (work == Work::norm)
+    if (given.exchange.is_scattered)
+      return launch_chunks<work, first, Way::scattered, 1, most>(context, given,
+                                                                 shape);
   if constexpr (collectives::kMayHaveOwners<first> && work != Work::sending)
     if (given.exchange.has_owners)
-      return launch_chunks<work, first, true, 1, most>(context, given, shape);
+      return launch_chunks<work, first, Way::by_owners, 1, most>(context, given,
+                                                                 shape);
   if constexpr (work != Work::adding)
-    launch_chunks<work, first, false, 1, most>(context, given, shape);
+    launch_chunks<work, first, Way::to_all, 1, most>(context, given, shape);
 }
 
 void send_before_all_receive(const Context& context, NormRows& given,
@@ -224,6 +247,18 @@ void add_before_all_receive(const Context& context, NormRows& given,
   given.exchange.is_summed = true;
 }
 
+int32_t rows_of_exchange(const collectives::PeerRank& peers, bool is_scattered,
+                         int32_t num_left) {
+  const int32_t most = peers.max_exchange_rows();
+  if (num_left <= most) return num_left;
+  if (!is_scattered) return most;
+  const int32_t world_size = peers.world_size();
+  expect_range(kWhere, "rows of a scattered exchange", 2 * world_size,
+               INT32_MAX, most);
+  const int32_t whole = std::min(most, num_left - world_size);
+  return whole - whole % world_size;
+}
+
 void reduce_rows(const Context& context,
                  const glm_reduce_add_norm_quantise_args& args) {
   const rows::RowShape shape = rows::shape_of(kWhere, args.hidden_size);
@@ -233,19 +268,22 @@ void reduce_rows(const Context& context,
                       ": hidden_size over several ranks: expected at most " +
                       std::to_string(kMostReducedWidth) + ", got " +
                       std::to_string(args.hidden_size));
+  const bool is_scattered = args.is_scattered != 0;
+  const int32_t world_size = context.peers->world_size();
   int32_t begin = 0;
   while (begin < args.num_tokens) {
-    const int32_t most = context.peers->max_exchange_rows();
     NormRows given =
-        rows_of(args, begin, std::min(most, args.num_tokens - begin));
+        rows_of(args, begin, is_scattered ? begin / world_size : begin,
+                rows_of_exchange(*context.peers, is_scattered,
+                                 args.num_tokens - begin));
     begin += given.num_tokens;
     given.exchange = context.peers->exchange_of(
-        kWhere, {given.delta, given.num_tokens, given.width});
-    if (context.peers->shares_gpu()) {
+        kWhere, {given.delta, given.num_tokens, given.width, is_scattered});
+    const bool is_shared = context.peers->shares_gpu();
+    if (is_shared || (is_scattered && !given.exchange.is_sent))
       send_before_all_receive(context, given, shape);
-      if (given.exchange.has_owners)
-        add_before_all_receive(context, given, shape);
-    }
+    if (is_shared && given.exchange.has_owners && !is_scattered)
+      add_before_all_receive(context, given, shape);
     launch_ranks<Work::norm, 2, 4, 8>(context, given, shape);
   }
 }
@@ -256,6 +294,11 @@ void reduce_add_norm_quantise(const Context& context,
                               const glm_reduce_add_norm_quantise_args& args) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "hidden_size", 1, INT32_MAX, args.hidden_size);
+  expect_range(kWhere, "is_scattered", 0, 1, args.is_scattered);
+  const bool is_scattered = context.peers != nullptr && args.is_scattered != 0;
+  if (is_scattered && args.num_tokens > 0)
+    expect_range(kWhere, "scattered num_tokens", context.peers->world_size(),
+                 INT32_MAX, args.num_tokens);
   expect_output(kWhere, args.output);
   const bool adds = args.num_tokens > 0 && args.delta != nullptr;
   if (context.peers != nullptr && !adds)
@@ -264,8 +307,12 @@ void reduce_add_norm_quantise(const Context& context,
   expect_pointer(kWhere, "residual", args.residual);
   expect_pointer(kWhere, "weight", args.weight);
   if (context.peers != nullptr && adds) return reduce_rows(context, args);
-  launch_chunks<Work::norm, 1, false, 1, 2, 4, 8>(
-      context, rows_of(args, 0, args.num_tokens),
+  const int32_t num_rows =
+      is_scattered ? rows_of_rank(args.num_tokens, context.peers->rank(),
+                                  context.peers->world_size())
+                   : args.num_tokens;
+  launch_chunks<Work::norm, 1, Way::to_all, 1, 2, 4, 8>(
+      context, rows_of(args, 0, 0, num_rows),
       rows::shape_of(kWhere, args.hidden_size));
 }
 

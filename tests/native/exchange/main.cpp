@@ -32,8 +32,10 @@ bool read_rules(const std::string& name, Rules& rules) {
   rules.producers_wait = name != "early-producers";
   rules.owners_wait = name != "early-owners";
   rules.have_one_order = name != "two-orders";
+  rules.all_ranks_own_rows = name != "rowless-ranks";
   return name == "turns" || !rules.uses_turns || !rules.producers_wait ||
-         !rules.owners_wait || !rules.have_one_order;
+         !rules.owners_wait || !rules.have_one_order ||
+         !rules.all_ranks_own_rows;
 }
 
 Graph captured(Turns& turns, int32_t count) {
@@ -45,15 +47,20 @@ Graph captured(Turns& turns, int32_t count) {
 }
 
 void add_call(std::vector<Call>& calls, const RegionShape& region,
-              std::mt19937_64& random, int32_t num_rows, int32_t turn) {
+              std::mt19937_64& random, const Rules& rules, int32_t num_rows,
+              int32_t turn) {
+  num_rows = std::min(num_rows, region.rows_of(turn));
   const bool is_sent_ahead = any(random, 0, 1) == 1;
   const bool has_owners = any(random, 0, 1) == 1;
-  calls.push_back({std::min(num_rows, region.rows_of(turn)), turn,
-                   is_sent_ahead, has_owners});
+  const bool may_scatter =
+      num_rows >= region.world_size || !rules.all_ranks_own_rows;
+  const bool is_scattered = has_owners && may_scatter && any(random, 0, 1) == 1;
+  calls.push_back({num_rows, turn, is_sent_ahead || is_scattered, has_owners,
+                   is_scattered});
 }
 
 std::vector<Call> calls_of(std::mt19937_64& random, const RegionShape& region,
-                           bool uses_turns) {
+                           const Rules& rules) {
   Turns turns;
   const Graph graphs[] = {captured(turns, any(random, 2, kMostInGraph)),
                           captured(turns, any(random, 2, kMostInGraph))};
@@ -65,14 +72,14 @@ std::vector<Call> calls_of(std::mt19937_64& random, const RegionShape& region,
     if (kind == 2) {
       const int32_t count = any(random, 1, kMostInGraph);
       for (int32_t i = 0; i < count; ++i)
-        add_call(calls, region, random, num_rows, turns.next());
+        add_call(calls, region, random, rules, num_rows, turns.next());
       continue;
     }
     for (const int32_t turn : graphs[kind].turns)
-      add_call(calls, region, random, num_rows, turn);
+      add_call(calls, region, random, rules, num_rows, turn);
     turns.replay(graphs[kind].last);
   }
-  if (!uses_turns)
+  if (!rules.uses_turns)
     for (Call& call : calls) call.turn = 0;
   return calls;
 }
@@ -90,7 +97,7 @@ int main(int argc, char** argv) {
   if (argc != 4 || !read_rules(argv[3], rules)) {
     std::printf(
         "usage: exchange SCHEDULES SEED turns|one-buffer|early-producers|"
-        "early-owners|two-orders\n");
+        "early-owners|two-orders|rowless-ranks\n");
     return 2;
   }
   const uint64_t count = std::strtoull(argv[1], nullptr, 10);
@@ -100,8 +107,8 @@ int main(int argc, char** argv) {
     const int32_t world_size = 1 << any(random, 1, 3);
     const RegionShape region = {world_size, exchange::kMostRows,
                                 any(random, 1, exchange::kMostRows)};
-    exchange::Ranks ranks(region, calls_of(random, region, rules.uses_turns),
-                          rules, random());
+    exchange::Ranks ranks(region, calls_of(random, region, rules), rules,
+                          random());
     const std::string fault = ranks.run();
     if (!fault.empty()) return fail(fault, seed);
   }

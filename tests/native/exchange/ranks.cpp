@@ -32,6 +32,10 @@ bool Ranks::is_owned_by(const Call& call, int32_t row, int32_t rank) const {
   return call.has_owners && row % world_size_ == rank;
 }
 
+bool Ranks::sends_sum(const Call& call, int32_t row, int32_t rank) const {
+  return is_owned_by(call, row, rank) && !call.is_scattered;
+}
+
 bool Ranks::passes(const Call& call, int32_t row, int32_t sender,
                    int32_t receiver) const {
   return sender != receiver &&
@@ -90,13 +94,13 @@ void Ranks::add_reads(int32_t number) {
     const auto at = static_cast<size_t>(row);
     for (int32_t peer = 0; peer < world_size_; ++peer) {
       const bool is_read = passes(call, row, peer, number) ||
-                           (peer != number && is_owned_by(call, row, peer));
+                           (peer != number && sends_sum(call, row, peer));
       if (!is_read) continue;
       rank.unread.push_back({peer, row});
       ++rank.absent[at];
     }
-    const bool sends_sum = is_owned_by(call, row, number);
-    rank.left[at] = rank.absent[at] + (sends_sum ? world_size_ - 1 : 0);
+    const int32_t num_sums = sends_sum(call, row, number) ? world_size_ - 1 : 0;
+    rank.left[at] = rank.absent[at] + num_sums;
   }
 }
 
@@ -167,7 +171,7 @@ void Ranks::read(int32_t number) {
   const auto [sender, row] = rank.unread[at];
   if (rows_before(number, row) > 0) return;
   const Call& call = calls_[rank.call];
-  const bool is_sum = is_owned_by(call, row, sender);
+  const bool is_sum = sends_sum(call, row, sender);
   const int64_t where = region_.place_of(call.turn, sender, number) +
                         place_of_row(call, row, is_sum);
   const int32_t word = rank.memory[static_cast<size_t>(where)];
@@ -185,7 +189,7 @@ void Ranks::take_in(int32_t number, int32_t row) {
   const bool is_first = absent == world_size_ - 1;
   --absent;
   --rank.left[static_cast<size_t>(row)];
-  if (is_owned_by(calls_[rank.call], row, number) &&
+  if (sends_sum(calls_[rank.call], row, number) &&
       (rules_.owners_wait ? absent == 0 : is_first))
     add_sums(number, row);
 }

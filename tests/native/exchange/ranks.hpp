@@ -22,6 +22,7 @@ struct Call {
   int32_t turn;
   bool is_sent_ahead;
   bool has_owners;
+  bool is_scattered;
 };
 
 struct Rules {
@@ -29,6 +30,7 @@ struct Rules {
   bool producers_wait = true;
   bool owners_wait = true;
   bool have_one_order = true;
+  bool all_ranks_own_rows = true;
 };
 
 struct Store {
@@ -65,6 +67,7 @@ class Ranks {
  private:
   int32_t value(size_t call, int32_t sender, int32_t row, bool is_sum) const;
   bool is_owned_by(const Call& call, int32_t row, int32_t rank) const;
+  bool sends_sum(const Call& call, int32_t row, int32_t rank) const;
   bool passes(const Call& call, int32_t row, int32_t sender,
               int32_t receiver) const;
   void begin(int32_t rank);

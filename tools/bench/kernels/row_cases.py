@@ -71,7 +71,8 @@ def embed(device: KernelDevice, model: Model, num_tokens: int, is_decode: bool) 
     for _ in sets_of(num_tokens, 4 * width, is_decode):
         ids = torch.randint(0, vocab, (num_tokens,), dtype=torch.int32, device="cuda")
         residual = library.bf16(num_tokens, width)
-        fields = {"num_tokens": num_tokens, "token_ids": ids, "table": table, "residual": residual}
+        fields = {"num_tokens": num_tokens, "id_stride": 1, "token_ids": ids}
+        fields |= {"table": table, "residual": residual}
         calls.append(device.call("embed", **fields))
     peer = Library("index_select", [library.looked_up(num_tokens, values) for _ in calls])
     size = 4 * num_tokens * width
