@@ -57,7 +57,7 @@ class Operation:
 REDUCE = "kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.cu"
 SEND = Function(REDUCE, "send_before_all_receive", "Work::sending", "send")
 ADD = Function(REDUCE, "add_before_all_receive", "Work::adding", "add")
-COPY = Function("backends/cuda/collectives.cpp", "exchange_blocks", "copy_to_ranks(", "copy")
+COPY = Function("backends/cuda/collectives.cpp", "exchange_arrays", "copy_to_ranks(", "copy")
 LAUNCH = Function("backends/cuda/graphs.cpp", "graph_replay", "cudaGraphLaunch(", "graph")
 OPERATIONS = (
     Operation("sum", (SEND,), "", "receive"),
