@@ -180,23 +180,33 @@ def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
     return bits
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize(
-    ("producer", "width", "columns"),
-    [
-        (LinearProducer, 5120, 1536),
-        (LinearProducer, 4096, 6144),
-        (LinearProducer, 8192, 200),
-        (LinearProducer, 520, 72),
-        (LinearProducer, 524, 72),
-        (NotANumberProducer, 520, 72),
-        (ExpertsProducer, 5120, 192),
-        (ExpertsProducer, 5120, 704),
-        (ExpertsProducer, 520, 72),
-        (ExpertsProducer, 524, 72),
-    ],
+def of_producers(*producers):
+    """A test of these (producer, width, columns), of both types of weights, at every world size."""
+
+    def mark(test):
+        for names, values, ids in (
+            ("world_size", WORLD_SIZES, None),
+            (("producer", "width", "columns"), producers, None),
+            ("dtype", DTYPES.values(), DTYPES),
+        ):
+            test = pytest.mark.parametrize(names, values, ids=ids)(test)
+        return test
+
+    return mark
+
+
+@of_producers(
+    (LinearProducer, 5120, 1536),
+    (LinearProducer, 4096, 6144),
+    (LinearProducer, 8192, 200),
+    (LinearProducer, 520, 72),
+    (LinearProducer, 524, 72),
+    (NotANumberProducer, 520, 72),
+    (ExpertsProducer, 5120, 192),
+    (ExpertsProducer, 5120, 704),
+    (ExpertsProducer, 520, 72),
+    (ExpertsProducer, 524, 72),
 )
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
 def test_parts_that_are_sent_ahead_give_the_same_bits(
     backend, world_size, producer, width, columns, dtype
 ):
@@ -212,18 +222,13 @@ def test_parts_that_are_sent_ahead_give_the_same_bits(
             np.testing.assert_array_equal(own, first)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize(
-    ("producer", "width", "columns"),
-    [
-        (LinearProducer, 5120, 1536),
-        (LinearProducer, 524, 72),
-        (NotANumberProducer, 520, 72),
-        (ExpertsProducer, 5120, 192),
-        (ExpertsProducer, 520, 72),
-    ],
+@of_producers(
+    (LinearProducer, 5120, 1536),
+    (LinearProducer, 524, 72),
+    (NotANumberProducer, 520, 72),
+    (ExpertsProducer, 5120, 192),
+    (ExpertsProducer, 520, 72),
 )
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
 def test_scattered_sums_have_the_same_bits(backend, world_size, producer, width, columns, dtype):
     def work(device, rank):
         made = producer(device, rank, width, columns, dtype)
