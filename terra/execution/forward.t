@@ -84,9 +84,9 @@ local terra output_for(target : C.glm_activation, wants_plain : bool, wants_code
   return output
 end
 
-local terra share_of_normed(self : &Rank) : C.glm_activation
+local terra scattered_normed(self : &Rank) : C.glm_activation
   var b = &self.buffers
-  return C.glm_activation { plain = b.plain_share, codes = b.codes_share, row_scale = b.row_scale_share }
+  return C.glm_activation { plain = b.plain_share, codes = b.codes, row_scale = b.row_scale }
 end
 
 local terra reduce_add_norm(
@@ -109,7 +109,7 @@ local terra reduce_add_norm(
   args.output = output_for(normed(self), wants_plain, wants_codes)
   args.is_scattered = 0
   if rows.is_scattered then
-    args.output = output_for(share_of_normed(self), wants_plain, wants_codes)
+    args.output = output_for(scattered_normed(self), wants_plain, wants_codes)
     args.is_scattered = 1
   end
   run(self, message, layer, "reduce_add_norm_quantise", args)
@@ -130,7 +130,6 @@ local terra gather_shares(
   layer : int32,
   choices : int32,
   wants_plain : bool,
-  wants_codes : bool,
   message : &C.glm_message
 ) : int32
   if not rows.is_scattered then
@@ -140,10 +139,6 @@ local terra gather_shares(
   var args : C.glm_all_gather_args
   args.num_rows = rows_each(self, rows)
   args.num_arrays = 0
-  if wants_codes then
-    add_array(&args, self.config.hidden_size, b.codes_share, b.codes)
-    add_array(&args, sizeof(float), b.row_scale_share, b.row_scale)
-  end
   if wants_plain then
     add_array(&args, hidden_row_bytes(self), b.plain_share, b.plain)
   end
@@ -223,14 +218,14 @@ end
 
 local terra project_output(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
   var b = &self.buffers
-  var input = C.glm_activation { plain = rows.attended, codes = b.codes, row_scale = b.row_scale }
+  var input = C.glm_activation { plain = rows.attended, codes = b.attended_codes, row_scale = b.attended_scale }
   if is_fp8(&w.output) then
     var args : C.glm_quantise_args
     args.num_tokens = rows.num_rows
     args.width = w.output.columns
     args.input = rows.attended
-    args.codes = b.codes
-    args.row_scale = b.row_scale
+    args.codes = b.attended_codes
+    args.row_scale = b.attended_scale
     run(self, message, layer, "quantise", args)
   end
   return linear(self, rows, layer, "linear output", &w.output, input, b.delta, message)
@@ -242,7 +237,7 @@ local terra store_new_heads(self : &Rank, plan : &StepPlan, rows : &Rows, layer 
     delta = nil
   end
   try(reduce_add_norm(self, rows, layer, delta, w.input_norm, is_plain(&w.qkv), is_fp8(&w.qkv), message))
-  try(gather_shares(self, rows, layer, 0, is_plain(&w.qkv), is_fp8(&w.qkv), message))
+  try(gather_shares(self, rows, layer, 0, is_plain(&w.qkv), message))
   try(linear(self, rows, layer, "linear qkv", &w.qkv, normed(self), self.buffers.qkv, message))
   return store_heads(self, plan, layer, w, message)
 end
@@ -332,7 +327,7 @@ local terra feed_forward_block(self : &Rank, rows : &Rows, layer : int32, w : &L
     try(route(self, rows, layer, w, message))
     choices = num_choices(self, w)
   end
-  try(gather_shares(self, rows, layer, choices, wants_plain, wants_codes, message))
+  try(gather_shares(self, rows, layer, choices, wants_plain, message))
   if w.is_moe then
     return moe_block(self, rows, layer, w, message)
   end
@@ -511,6 +506,7 @@ terra forward.step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : i
     attended = self.buffers.attended,
     logit_rows = self.inputs.logit_rows,
   }
+  try(gather_shares(self, &rows, outside_layers, 0, false, message))
   try(embed(self, &rows, message))
   for layer = 0, self.config.num_layers do
     var w = &self.weights.layers[layer]

@@ -38,7 +38,6 @@ local function query_width(s) return `s.num_heads * s.head_dim end
 local function qkv_width(s) return `(s.num_heads + 2 * s.num_kv_heads) * s.head_dim end
 local function mlp_width(s) return `s.mlp_width end
 local function gate_up_width(s) return `2 * s.mlp_width end
-local function widest(s) return `terralib.select(s.hidden_size > s.num_heads * s.head_dim, s.hidden_size, s.num_heads * s.head_dim) end
 local function per_token(s) return `s.max_tokens * 4 end
 local function per_choice(s) return `s.max_tokens * s.top_k * 4 end
 local function rotations(s) return `s.max_seq * (s.rotary_dim / 2) * 4 end
@@ -54,14 +53,14 @@ buffers.table = {
   { name = "kept_residual", type = &opaque, bytes = kept_residual },
   { name = "delta", type = &opaque, bytes = activations(hidden) },
   { name = "plain", type = &opaque, bytes = activations(hidden) },
-  { name = "codes", type = &uint8, bytes = function(s) return `s.max_tokens * [widest(s)] end },
+  { name = "codes", type = &uint8, bytes = function(s) return `s.max_tokens * s.hidden_size end },
   { name = "row_scale", type = &float, bytes = per_token },
   { name = "plain_share", type = &opaque, bytes = function(s) return `[max_share(s)] * s.hidden_size * s.activation_bytes end },
-  { name = "codes_share", type = &uint8, bytes = function(s) return `[max_share(s)] * s.hidden_size end },
-  { name = "row_scale_share", type = &float, bytes = function(s) return `[max_share(s)] * 4 end },
   { name = "qkv", type = &opaque, bytes = activations(qkv_width) },
   { name = "query", type = &opaque, bytes = activations(query_width) },
   { name = "attended", type = &opaque, bytes = activations(query_width) },
+  { name = "attended_codes", type = &uint8, bytes = function(s) return `s.max_tokens * [query_width(s)] end },
+  { name = "attended_scale", type = &float, bytes = per_token },
   { name = "gate_up", type = &opaque, bytes = activations(gate_up_width) },
   { name = "activated", type = &opaque, bytes = activations(mlp_width) },
   { name = "activated_codes", type = &uint8, bytes = function(s) return `s.max_tokens * s.mlp_width end },

@@ -81,6 +81,20 @@ def outputs(device: Device, shape, plain: bool, quantised: bool):
     return structs()["glm_activation_output"](*blocks), text, codes, scale
 
 
+def scattered_outputs(device: Device, shape, num_rows: int):
+    """As `outputs`: plain of this rank's rows, codes and scales of all, which other ranks write."""
+    text = activation_output(device, shape)
+    codes = device.shared((num_rows, shape[1]), np.uint8)
+    scale = device.shared((num_rows,), np.float32)
+    blocks = (text.block, codes.block, scale.block)
+    return structs()["glm_activation_output"](*blocks), text, codes, scale
+
+
+def meet(device: Device) -> None:
+    """What every rank of the group did before is done, what it stored in other ranks too."""
+    device.run("all_gather", num_rows=0, num_arrays=0)
+
+
 def results(plain, codes, scale):
     values = None if plain is None else activation_values(plain)
     return values, None if codes is None else Quantised(codes.get(), scale.get())
@@ -99,11 +113,21 @@ def quantise(device: Device, values: np.ndarray) -> Quantised:
     return Quantised(codes.get(), scale.get())
 
 
-def add_norm(
-    device, residual, delta, weight, epsilon, plain=True, quantised=True, scattered_rows=None
-):
-    """(new residual, plain or None, Quantised or None); of `scattered_rows` those of this rank."""
+def add_norm(device, residual, delta, weight, epsilon, plain=True, quantised=True):
+    """(new residual, plain or None, Quantised or None)."""
     struct, *wanted = outputs(device, residual.shape, plain, quantised)
+    return _add_norm(device, residual, delta, weight, epsilon, struct, wanted)
+
+
+def scattered_add_norm(device, residual, delta, weight, epsilon, num_rows):
+    """As `add_norm` of `num_rows` rows over all ranks: residual and plain are those of this rank,
+    codes and scales of all."""
+    struct, *wanted = scattered_outputs(device, residual.shape, num_rows)
+    meet(device)
+    return _add_norm(device, residual, delta, weight, epsilon, struct, wanted, num_rows)
+
+
+def _add_norm(device, residual, delta, weight, epsilon, struct, wanted, scattered_rows=None):
     state = device.activation(residual)
     device.run(
         "reduce_add_norm_quantise",
@@ -116,6 +140,8 @@ def add_norm(
         weight=device.place(np.asarray(weight, np.float32)),
         output=struct,
     )
+    if scattered_rows is not None:
+        meet(device)
     raw = device.download(state, residual.shape, device.activation_type)
     total = raw if raw.dtype == np.float32 else from_bf16(raw)
     return total, *results(*wanted)

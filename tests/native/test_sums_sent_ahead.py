@@ -128,9 +128,12 @@ class Sums:
         self.shape = (MORE_ROWS, producer.width)
         self.residual = self.device.activation(np.zeros(self.shape))
         self.weight = self.device.place(np.ones(producer.width, np.float32))
-        self.output, self.plain, self.codes, self.scale = op.outputs(
-            self.device, self.shape, plain=True, quantised=True
+        made = (
+            op.scattered_outputs(self.device, self.shape, MORE_ROWS)
+            if part == SCATTERED
+            else op.outputs(self.device, self.shape, plain=True, quantised=True)
         )
+        self.output, self.plain, self.codes, self.scale = made
 
     def reduce(self, count, delta=None):
         self.device.run(
@@ -166,6 +169,7 @@ def course() -> list[tuple[int, bool]]:
 
 def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
     device, numbers = sums.device, [count for count in ROWS if count >= fewest]
+    op.meet(device)
     graphs = {count: capture(device, lambda count=count: sums.step(count)) for count in numbers}
     for count, is_graph in course():
         if count < fewest:
@@ -174,6 +178,7 @@ def run_course(sums: Sums, fewest: int) -> list[np.ndarray]:
             device.check(device.table.graph_replay(device.handle, graphs[count]))
         else:
             sums.step(count)
+    op.meet(device)
     bits = sums.bits()
     for graph in graphs.values():
         device.check(device.table.graph_free(device.handle, graph))
@@ -234,9 +239,15 @@ def test_scattered_sums_have_the_same_bits(backend, world_size, producer, width,
         made = producer(device, rank, width, columns, dtype)
         every, share = (run_course(Sums(made, part), world_size) for part in (NO_PART, SCATTERED))
         num_rows = len(range(rank, MOST_ROWS_SENT, world_size))
-        for expected, actual in zip(every, share, strict=True):
+        residual_and_plain, codes_and_scale = slice(2), slice(2, None)
+        for expected, actual in zip(
+            every[residual_and_plain], share[residual_and_plain], strict=True
+        ):
             own = expected.reshape(MORE_ROWS, -1)[rank:MOST_ROWS_SENT:world_size]
             np.testing.assert_array_equal(actual.reshape(MORE_ROWS, -1)[:num_rows], own)
+        for expected, actual in zip(every[codes_and_scale], share[codes_and_scale], strict=True):
+            rows = expected.reshape(MORE_ROWS, -1)[:MOST_ROWS_SENT]
+            np.testing.assert_array_equal(actual.reshape(MORE_ROWS, -1)[:MOST_ROWS_SENT], rows)
 
     on_ranks(backend, world_size, work)
 

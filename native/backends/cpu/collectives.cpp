@@ -39,12 +39,25 @@ void reduce(glm_device& device, const char* where, float* data, int64_t count) {
   finish(where, status, problem);
 }
 
+namespace {
+
+void gather_array(glm_device& device, const char* where, int64_t num_rows,
+                  const glm_gathered& array) {
+  RankGroup* group = group_of(device, where);
+  RankGroup alone(1);
+  std::string problem;
+  const glm_status status =
+      (group == nullptr ? &alone : group)
+          ->all_gather(device.rank, num_rows, array, &problem);
+  finish(where, status, problem);
+}
+
+}
+
 void all_gather(glm_device& device, const glm_all_gather_args& args) {
   const char* where = "all_gather";
   expect_range(where, "num_rows", 0, INT64_MAX, args.num_rows);
-  expect_range(where, "num_arrays", 1, GLM_MAX_GATHERED, args.num_arrays);
-  RankGroup* group = group_of(device, where);
-  RankGroup alone(1);
+  expect_range(where, "num_arrays", 0, GLM_MAX_GATHERED, args.num_arrays);
   for (int32_t i = 0; i < args.num_arrays; ++i) {
     const glm_gathered& array = args.arrays[i];
     expect_range(where, "row_bytes", 0, INT64_MAX, array.row_bytes);
@@ -52,12 +65,9 @@ void all_gather(glm_device& device, const glm_all_gather_args& args) {
       expect_pointer(where, "input", array.input);
       expect_pointer(where, "output", array.output);
     }
-    std::string problem;
-    const glm_status status =
-        (group == nullptr ? &alone : group)
-            ->all_gather(device.rank, args.num_rows, array, &problem);
-    finish(where, status, problem);
+    gather_array(device, where, args.num_rows, array);
   }
+  if (args.num_arrays == 0) gather_array(device, where, 0, {});
 }
 
 void all_to_all(glm_device& device, const glm_all_to_all_args& args) {

@@ -193,6 +193,17 @@ void add_norm(glm_device& device,
   plain.copy_plain();
 }
 
+template <typename Element>
+void gather_rows(glm_device& device, const std::vector<Element>& own,
+                 int64_t rows_each, int64_t count, Element* output) {
+  std::vector<Element> every(own.size() *
+                             static_cast<size_t>(device.world_size));
+  const auto row_bytes =
+      static_cast<int64_t>(own.size() * sizeof(Element)) / rows_each;
+  all_gather(device, {rows_each, 1, {{row_bytes, own.data(), every.data()}}});
+  std::copy_n(every.begin(), count, output);
+}
+
 void add_norm_of_rank(glm_device& device,
                       glm_reduce_add_norm_quantise_args args) {
   const int64_t width = args.hidden_size;
@@ -203,10 +214,20 @@ void add_norm_of_rank(glm_device& device,
        row += device.world_size, ++count)
     if (delta != nullptr)
       own.insert(own.end(), delta + row * width, delta + (row + 1) * width);
-  if (count == 0) return;
+  const glm_activation_output output = args.output;
+  const int64_t num_rows = args.num_tokens;
+  const int64_t rows_each =
+      (num_rows + device.world_size - 1) / device.world_size;
+  std::vector<uint8_t> codes(static_cast<size_t>(rows_each * width));
+  std::vector<float> row_scale(static_cast<size_t>(rows_each));
+  if (output.codes != nullptr)
+    args.output = {output.plain, codes.data(), row_scale.data()};
   args.num_tokens = count;
   args.delta = delta == nullptr ? nullptr : own.data();
   add_norm(device, args);
+  if (output.codes == nullptr) return;
+  gather_rows(device, codes, rows_each, num_rows * width, output.codes);
+  gather_rows(device, row_scale, rows_each, num_rows, output.row_scale);
 }
 
 }

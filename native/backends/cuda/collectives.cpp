@@ -27,7 +27,6 @@ void add_array(const char* where, GatherArrays& arrays,
 
 void exchange_arrays(glm_device& device, const char* where,
                      const GatherArrays& arrays) {
-  if (arrays.count == 0) return;
   if (device.peers == nullptr) {
     for (int32_t i = 0; i < arrays.count; ++i)
       copy_own(device, where, arrays.at[i]);
@@ -46,7 +45,7 @@ void exchange_arrays(glm_device& device, const char* where,
 void all_gather(glm_device& device, const glm_all_gather_args& args) {
   const char* where = "all_gather";
   expect_range(where, "num_rows", 0, INT64_MAX, args.num_rows);
-  expect_range(where, "num_arrays", 1, GLM_MAX_GATHERED, args.num_arrays);
+  expect_range(where, "num_arrays", 0, GLM_MAX_GATHERED, args.num_arrays);
   GatherArrays arrays = {};
   for (int32_t i = 0; i < args.num_arrays; ++i) {
     const glm_gathered& each = args.arrays[i];

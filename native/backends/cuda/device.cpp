@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kAlignment = 256;
 constexpr int32_t kMeasuredMajor = 9;
 constexpr int32_t kNeverRunMajor = 10;
-constexpr int32_t kFewestScatteredRows = 1536;
+constexpr int32_t kFewestScatteredRows = 1024;
 constexpr size_t kLongestName = 60;
 constexpr char kNeverRun[] =
     " (compute capability 10.0: its code was compiled and has never run)";

@@ -23,8 +23,14 @@ struct Exchange {
   uint4* received;
   int32_t chunks_apart;
   uint4* sent[kMaxRanks];
+  int64_t distance[kMaxRanks];
   Stop stop;
 };
+
+template <typename Value>
+__device__ inline Value* at_distance(Value* own, int64_t distance) {
+  return reinterpret_cast<Value*>(reinterpret_cast<char*>(own) + distance);
+}
 
 }
 

@@ -109,6 +109,20 @@ Stop PeerRank::stop() const {
   return group_.stop_of(rank_, &flags->has_stopped);
 }
 
+int64_t PeerRank::distance_to(int32_t peer) const {
+  return at(peer, region_) - region_;
+}
+
+Exchange PeerRank::scattered_without_sum(const char* where) const {
+  expect_bound(where);
+  Exchange exchange = {};
+  exchange.rank = rank_;
+  exchange.is_scattered = true;
+  for (int32_t peer = 0; peer < world_size(); ++peer)
+    exchange.distance[peer] = distance_to(peer);
+  return exchange;
+}
+
 Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
   expect_bound(where);
   if (region_bytes_ < region_bytes(region_shape_, part.width))
@@ -121,9 +135,9 @@ Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
     return places + region_shape_.place_of(turn, sender, receiver) *
                         row_chunks(part.width);
   };
-  Exchange exchange = {};
+  Exchange exchange =
+      part.is_scattered ? scattered_without_sum(where) : Exchange{};
   exchange.rank = rank_;
-  exchange.is_scattered = part.is_scattered;
   exchange.has_owners =
       part.is_scattered || have_owners(world_size(), part.num_rows);
   exchange.row_chunks = row_chunks(part.width);
@@ -199,7 +213,7 @@ Gather PeerRank::gather_of(const char* where) {
   gather.stop = stop();
   for (int32_t peer = 0; peer < world_size(); ++peer) {
     gather.flags[peer] = at(peer, reinterpret_cast<GatherFlags*>(region_));
-    gather.distance[peer] = at(peer, region_) - region_;
+    gather.distance[peer] = distance_to(peer);
   }
   return gather;
 }

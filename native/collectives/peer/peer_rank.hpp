@@ -39,6 +39,7 @@ class PeerRank {
   void bind(void* memory, int64_t bytes, cudaStream_t stream);
   PeerRows reserve_exchange(const char* where, const PartOfSum& part);
   Exchange exchange_of(const char* where, const PartOfSum& part);
+  Exchange scattered_without_sum(const char* where) const;
   void expect_none_reserved(const char* where) const;
   void begin_graph() { turns_.begin_graph(); }
   int32_t end_graph();
@@ -57,6 +58,7 @@ class PeerRank {
   void expect_bound(const char* where) const;
   void expect_equal_regions(const char* where) const;
   Stop stop() const;
+  int64_t distance_to(int32_t peer) const;
   template <typename Pointer>
   Pointer* at(int32_t peer, Pointer* own) const;
 

@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 12
+#define GLM_BACKEND_ABI_VERSION 13
 #define GLM_MAX_LOGPROBS 20
 #define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u

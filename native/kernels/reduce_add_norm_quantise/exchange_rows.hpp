@@ -181,12 +181,24 @@ __device__ inline void take_sum(const NormRows& args, int32_t row,
   }
 }
 
+template <int32_t world_size, int32_t num_chunks, bool aligned>
+__device__ inline void take_residual(const NormRows& args, int32_t row,
+                                     Bf16Chunk (&chunks)[num_chunks]) {
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i)
+    chunks[i] = load_residual<aligned>(
+        args, kept_row<world_size, Way::scattered>(row), rows::chunk_begin(i));
+}
+
 template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void exchange_row(const NormRows& args, int32_t row,
                                     Bf16Chunk (&chunks)[num_chunks]) {
   if constexpr (way == Way::by_owners)
     if (!collectives::owns<world_size>(args.exchange, row))
       return take_sum<world_size, num_chunks, aligned>(args, row, chunks);
+  if constexpr (way == Way::scattered)
+    if (args.delta == nullptr)
+      return take_residual<world_size, num_chunks, aligned>(args, row, chunks);
   add_parts<world_size, way, num_chunks, aligned>(args, row, chunks);
 }
 

@@ -65,6 +65,30 @@ __device__ FloatChunk normed(const Bf16Chunk& chunk, const FloatChunk& weight,
   return values;
 }
 
+template <int32_t world_size, int32_t num_chunks, bool aligned,
+          typename ValuesOf>
+__device__ void write_codes_to_ranks(const NormRows& args, ValuesOf&& values_of,
+                                     float largest, uint8_t* codes,
+                                     float* row_scale) {
+  const float scale = row_scale_of(largest);
+  const RowQuotient quotient(scale);
+  rows::CodeChunk chunks[num_chunks];
+#pragma unroll
+  for (int32_t i = 0; i < num_chunks; ++i)
+    chunks[i] = encode(values_of(i), quotient);
+#pragma unroll
+  for (int32_t step = 1; step <= world_size; ++step) {
+    const int32_t peer = (args.exchange.rank + step) % world_size;
+    const int64_t distance = args.exchange.distance[peer];
+    if (threadIdx.x == 0)
+      *collectives::at_distance(row_scale, distance) = scale;
+#pragma unroll
+    for (int32_t i = 0; i < num_chunks; ++i)
+      rows::store<rows::CodeChunk, uint8_t, aligned>(
+          codes + distance, rows::chunk_begin(i), args.width, chunks[i]);
+  }
+}
+
 template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ void norm_row(const NormRows& args, int32_t row,
                          const FloatChunk (&weight)[num_chunks],
@@ -93,8 +117,14 @@ __device__ void norm_row(const NormRows& args, int32_t row,
           rows::narrow(values_of(i)));
   if (args.codes == nullptr) return;
   float largest = __uint_as_float(whole.largest_bits) * factor;
-  write_codes<num_chunks, aligned>(values_of, largest, args.width,
-                                   args.codes + offset, args.row_scale + kept);
+  uint8_t* codes = args.codes + int64_t{row} * args.width;
+  float* row_scale = args.row_scale + row;
+  if constexpr (way == Way::scattered)
+    write_codes_to_ranks<world_size, num_chunks, aligned>(
+        args, values_of, largest, codes, row_scale);
+  else
+    write_codes<num_chunks, aligned>(values_of, largest, args.width, codes,
+                                     row_scale);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
@@ -148,6 +178,7 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
                                                    parity);
     parity ^= 1;
   }
+  if constexpr (way == Way::scattered) __threadfence_system();
 }
 
 NormRows rows_of(const glm_reduce_add_norm_quantise_args& args, int32_t begin,
@@ -166,8 +197,8 @@ NormRows rows_of(const glm_reduce_add_norm_quantise_args& args, int32_t begin,
           delta == nullptr ? nullptr : delta + offset,
           args.weight,
           kept(static_cast<__nv_bfloat16*>(output.plain)),
-          kept(output.codes),
-          output.row_scale == nullptr ? nullptr : output.row_scale + kept_begin,
+          output.codes == nullptr ? nullptr : output.codes + offset,
+          output.row_scale == nullptr ? nullptr : output.row_scale + begin,
           {}};
 }
 
@@ -277,10 +308,13 @@ void reduce_rows(const Context& context,
                 rows_of_exchange(*context.peers, is_scattered,
                                  args.num_tokens - begin));
     begin += given.num_tokens;
-    given.exchange = context.peers->exchange_of(
-        kWhere, {given.delta, given.num_tokens, given.width, is_scattered});
+    const bool adds = given.delta != nullptr;
+    given.exchange = adds ? context.peers->exchange_of(
+                                kWhere, {given.delta, given.num_tokens,
+                                         given.width, is_scattered})
+                          : context.peers->scattered_without_sum(kWhere);
     const bool is_shared = context.peers->shares_gpu();
-    if (is_shared || (is_scattered && !given.exchange.is_sent))
+    if (adds && (is_shared || (is_scattered && !given.exchange.is_sent)))
       send_before_all_receive(context, given, shape);
     if (is_shared && given.exchange.has_owners && !is_scattered)
       add_before_all_receive(context, given, shape);
@@ -306,13 +340,10 @@ void reduce_add_norm_quantise(const Context& context,
   if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "residual", args.residual);
   expect_pointer(kWhere, "weight", args.weight);
-  if (context.peers != nullptr && adds) return reduce_rows(context, args);
-  const int32_t num_rows =
-      is_scattered ? rows_of_rank(args.num_tokens, context.peers->rank(),
-                                  context.peers->world_size())
-                   : args.num_tokens;
+  if (context.peers != nullptr && (adds || is_scattered))
+    return reduce_rows(context, args);
   launch_chunks<Work::norm, 1, Way::to_all, 1, 2, 4, 8>(
-      context, rows_of(args, 0, 0, num_rows),
+      context, rows_of(args, 0, 0, args.num_tokens),
       rows::shape_of(kWhere, args.hidden_size));
 }
 

@@ -31,22 +31,22 @@ target triple = "x86_64-pc-linux-gnu"
 %25 = type { i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %26 = type { ptr, i64, i64 }
 %27 = type { i64, i64, i32, i32 }
-%28 = type { i64, i64, ptr, ptr }
-%29 = type { i32, i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, ptr, ptr, %30, ptr, ptr, ptr, ptr, i32 }
-%30 = type { ptr, ptr, ptr }
-%31 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
-%32 = type { i32, i32, ptr, ptr, ptr }
-%33 = type { i32, %34, i32, i32, float, ptr, ptr, ptr }
-%34 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
-%35 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%36 = type { i32, i32, ptr, ptr, ptr }
-%37 = type { i32, ptr, ptr, ptr }
-%38 = type { i32, i8, ptr, ptr, ptr }
-%39 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %20, %20, i64, i64, i64, i64 }
-%40 = type { i32, i32, float, ptr, ptr, ptr, %41, i32 }
-%41 = type { ptr, ptr, ptr }
-%42 = type { i32, ptr, %30, ptr, i32 }
-%43 = type { i32, i32, ptr, %41 }
+%28 = type { i32, i32, i32, i32, i32, ptr, ptr, i64, i64, i64, i64, ptr, ptr, %29, ptr, ptr, ptr, ptr, i32 }
+%29 = type { ptr, ptr, ptr }
+%30 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
+%31 = type { i32, i32, ptr, ptr, ptr }
+%32 = type { i32, %33, i32, i32, float, ptr, ptr, ptr }
+%33 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
+%34 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%35 = type { i32, i32, ptr, ptr, ptr }
+%36 = type { i32, ptr, ptr, ptr }
+%37 = type { i32, i8, ptr, ptr, ptr }
+%38 = type { i8, i8, ptr, ptr, ptr, ptr, %20, %20, %20, %20, %20, ptr, %20, %20, i64, i64, i64, i64 }
+%39 = type { i32, i32, float, ptr, ptr, ptr, %40, i32 }
+%40 = type { ptr, ptr, ptr }
+%41 = type { i32, ptr, %29, ptr, i32 }
+%42 = type { i32, i32, ptr, %40 }
+%43 = type { i64, i64, ptr, ptr }
 %44 = type { i32, ptr, ptr, ptr, ptr }
 %45 = type { %46, i8 }
 %46 = type { %47, i8 }
@@ -615,11 +615,11 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.575" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
 @"$string.576" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
 @"$string.577" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.578" = private unnamed_addr constant [12 x i8] c"codes_share\00", align 1
-@"$string.579" = private unnamed_addr constant [16 x i8] c"row_scale_share\00", align 1
-@"$string.580" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.581" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.582" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.578" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.579" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.580" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.581" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.582" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
 @"$string.583" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
 @"$string.584" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
 @"$string.585" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
@@ -8201,27 +8201,25 @@ merge14:                                          ; preds = %merge10
 
 define internal fastcc i32 @"$forward.step"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %cause.i.i.i253 = alloca %4, align 8
-  %args.i.i254 = alloca %28, align 8
   %cause.i.i.i.i = alloca %4, align 8
-  %args.i.i.i = alloca %29, align 8
-  %cause.i.i.i223 = alloca %4, align 8
-  %args.i.i224 = alloca %31, align 8
-  %cause.i.i197 = alloca %4, align 8
-  %3 = alloca %30, align 8
-  %args.i198 = alloca %32, align 8
-  %cause.i.i.i166 = alloca %4, align 8
-  %args.i.i167 = alloca %22, align 8
-  %cause.i.i144 = alloca %4, align 8
-  %args.i145 = alloca %33, align 8
+  %args.i.i.i = alloca %28, align 8
+  %cause.i.i.i232 = alloca %4, align 8
+  %args.i.i233 = alloca %30, align 8
+  %cause.i.i206 = alloca %4, align 8
+  %3 = alloca %29, align 8
+  %args.i207 = alloca %31, align 8
+  %cause.i.i.i176 = alloca %4, align 8
+  %args.i.i177 = alloca %22, align 8
+  %cause.i.i154 = alloca %4, align 8
+  %args.i155 = alloca %32, align 8
   %cause.i.i.i = alloca %4, align 8
-  %args.i.i = alloca %35, align 8
-  %4 = alloca %30, align 16
-  %cause.i.i110 = alloca %4, align 8
-  %args.i111 = alloca %36, align 8
+  %args.i.i = alloca %34, align 8
+  %4 = alloca %29, align 16
+  %cause.i.i120 = alloca %4, align 8
+  %args.i121 = alloca %35, align 8
   %cause.i.i = alloca %4, align 8
-  %args.i = alloca %37, align 8
-  %rows = alloca %38, align 8
+  %args.i = alloca %36, align 8
+  %rows = alloca %37, align 8
   %5 = getelementptr i8, ptr %1, i64 4
   %6 = load i32, ptr %5, align 4
   %7 = icmp sgt i32 %6, 0
@@ -8413,8 +8411,8 @@ merge4.i:                                         ; preds = %then2.i.i, %merge1.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i.i234, %merge5.i230, %or.end2.i, %merge5.i172, %merge.i168, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %merge10.i260, %merge1.i258, %"$exchange_logits.exit.i", %then2.i261, %merge9, %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit"
-  %common.ret.op = phi i32 [ %code.0.i, %"$select_tokens.exit" ], [ %code.0.i126, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i158, %"$attend.exit" ], [ %common.ret.op.i137.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i215, %"$project_output.exit.thread" ], [ %common.ret.op.i.i273, %"$exchange_logits.exit.i" ], [ %1075, %merge10.i260 ], [ 0, %merge1.i258 ], [ %967, %merge9 ], [ %975, %then2.i261 ], [ %code.0.i.i190, %"$gather_residual.exit.i" ], [ %code.0.i.i246, %"$route.exit.i" ], [ %741, %or.end2.i ], [ %844, %merge5.i230 ], [ %852, %then.i.i234 ], [ %622, %merge.i168 ], [ %624, %merge5.i172 ], [ %common.ret.op.i228, %"$feed_forward_block.exit" ], [ %716, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+common.ret:                                       ; preds = %then.i.i243, %merge5.i239, %or.end2.i, %merge5.i182, %merge.i178, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit", %"$is_scattered.exit", %merge14
+  %common.ret.op = phi i32 [ %965, %merge14 ], [ %code.0.i, %"$select_tokens.exit" ], [ %136, %"$is_scattered.exit" ], [ %code.0.i136, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i168, %"$attend.exit" ], [ %common.ret.op.i147.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i224, %"$project_output.exit.thread" ], [ %code.0.i.i199, %"$gather_residual.exit.i" ], [ %code.0.i.i255, %"$route.exit.i" ], [ %743, %or.end2.i ], [ %846, %merge5.i239 ], [ %854, %then.i.i243 ], [ %624, %merge.i178 ], [ %626, %merge5.i182 ], [ %common.ret.op.i237, %"$feed_forward_block.exit" ], [ %718, %"$project_output.exit" ], [ 0, %and.lhs.true ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
@@ -8444,9 +8442,9 @@ and.lhs.true.i:                                   ; preds = %and.lhs.true2.i
   br i1 %122, label %and.rhs.i, label %"$is_scattered.exit"
 
 and.lhs.true2.i:                                  ; preds = %and.lhs.true3.i
-  %.not.i109 = icmp slt i32 %106, %124
+  %.not.i119 = icmp slt i32 %106, %124
   %.not16.i = icmp slt i32 %106, %109
-  %or.cond.i = or i1 %.not16.i, %.not.i109
+  %or.cond.i = or i1 %.not16.i, %.not.i119
   br i1 %or.cond.i, label %"$is_scattered.exit", label %and.lhs.true.i
 
 and.lhs.true3.i:                                  ; preds = %merge
@@ -8460,1663 +8458,1670 @@ and.lhs.true3.i:                                  ; preds = %merge
   %127 = zext i1 %126 to i8
   %128 = getelementptr i8, ptr %0, i64 1608
   %129 = load ptr, ptr %128, align 8
-  %130 = getelementptr i8, ptr %0, i64 1696
+  %130 = getelementptr i8, ptr %0, i64 1680
   %131 = load ptr, ptr %130, align 8
   %132 = getelementptr i8, ptr %0, i64 1960
   %133 = load ptr, ptr %132, align 8
   %134 = getelementptr i8, ptr %133, i64 72
   %135 = load ptr, ptr %134, align 8
   store i32 %106, ptr %rows, align 8
-  %.sroa.277.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 4
-  store i8 %127, ptr %.sroa.277.0.rows.sroa_idx, align 4
-  %.sroa.378.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 8
-  store ptr %129, ptr %.sroa.378.0.rows.sroa_idx, align 8
-  %.sroa.479.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 16
-  store ptr %131, ptr %.sroa.479.0.rows.sroa_idx, align 8
+  %.sroa.284.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 4
+  store i8 %127, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  %.sroa.385.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 8
+  store ptr %129, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  %.sroa.486.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 16
+  store ptr %131, ptr %.sroa.486.0.rows.sroa_idx, align 8
   %.sroa.5.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 24
   store ptr %135, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i111)
-  store i32 %106, ptr %args.i111, align 8
-  %136 = getelementptr inbounds i8, ptr %args.i111, i64 4
-  store i32 1, ptr %136, align 4
-  %137 = getelementptr i8, ptr %133, i64 16
-  %138 = load ptr, ptr %137, align 8
-  %139 = getelementptr inbounds i8, ptr %args.i111, i64 8
-  store ptr %138, ptr %139, align 8
-  br i1 %126, label %then.i134, label %merge.i112
+  %136 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull %rows, i32 -1, i32 0, i1 zeroext false, ptr %2)
+  %.not111 = icmp eq i32 %136, 0
+  br i1 %.not111, label %merge5, label %common.ret
 
-then.i134:                                        ; preds = %"$is_scattered.exit"
+merge5:                                           ; preds = %"$is_scattered.exit"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i121)
+  store i32 %106, ptr %args.i121, align 8
+  %137 = getelementptr inbounds i8, ptr %args.i121, i64 4
+  store i32 1, ptr %137, align 4
+  %138 = load ptr, ptr %132, align 8
+  %139 = getelementptr i8, ptr %138, i64 16
+  %140 = load ptr, ptr %139, align 8
+  %141 = getelementptr inbounds i8, ptr %args.i121, i64 8
+  store ptr %140, ptr %141, align 8
+  br i1 %126, label %then.i144, label %merge.i122
+
+then.i144:                                        ; preds = %merge5
   %.val33.i = load i32, ptr %0, align 4
-  %140 = xor i32 %.val33.i, -1
-  %141 = add i32 %109, %106
-  %142 = add i32 %141, %140
-  %143 = sdiv i32 %142, %109
-  store i32 %143, ptr %args.i111, align 8
-  store i32 %109, ptr %136, align 4
-  %144 = sext i32 %.val33.i to i64
-  %145 = getelementptr i32, ptr %138, i64 %144
-  store ptr %145, ptr %139, align 8
-  br label %merge.i112
+  %.val34.i = load i32, ptr %108, align 4
+  %142 = xor i32 %.val33.i, -1
+  %143 = add i32 %106, %142
+  %144 = add i32 %143, %.val34.i
+  %145 = sdiv i32 %144, %.val34.i
+  store i32 %145, ptr %args.i121, align 8
+  store i32 %.val34.i, ptr %137, align 4
+  %146 = sext i32 %.val33.i to i64
+  %147 = getelementptr i32, ptr %140, i64 %146
+  store ptr %147, ptr %141, align 8
+  br label %merge.i122
 
-merge.i112:                                       ; preds = %then.i134, %"$is_scattered.exit"
-  %146 = getelementptr i8, ptr %0, i64 48
-  %147 = getelementptr inbounds i8, ptr %args.i111, i64 16
-  store ptr %146, ptr %147, align 8
-  %148 = getelementptr inbounds i8, ptr %args.i111, i64 24
-  store ptr %129, ptr %148, align 8
-  %149 = getelementptr i8, ptr %0, i64 1984
-  %150 = load ptr, ptr %149, align 8
-  %.not.i.i113 = icmp eq ptr %150, null
-  br i1 %.not.i.i113, label %"$Rank.watches_operations.exit.i133", label %then.i.i114
+merge.i122:                                       ; preds = %then.i144, %merge5
+  %148 = getelementptr i8, ptr %0, i64 48
+  %149 = getelementptr inbounds i8, ptr %args.i121, i64 16
+  store ptr %148, ptr %149, align 8
+  %150 = load ptr, ptr %128, align 8
+  %151 = getelementptr inbounds i8, ptr %args.i121, i64 24
+  store ptr %150, ptr %151, align 8
+  %152 = getelementptr i8, ptr %0, i64 1984
+  %153 = load ptr, ptr %152, align 8
+  %.not.i.i123 = icmp eq ptr %153, null
+  br i1 %.not.i.i123, label %"$Rank.watches_operations.exit.i143", label %then.i.i124
 
-"$Rank.watches_operations.exit.i133":             ; preds = %merge.i112
-  %151 = getelementptr i8, ptr %0, i64 1992
-  %152 = load i8, ptr %151, align 1
-  %153 = trunc i8 %152 to i1
-  %154 = xor i1 %153, true
-  br label %merge1.i117
+"$Rank.watches_operations.exit.i143":             ; preds = %merge.i122
+  %154 = getelementptr i8, ptr %0, i64 1992
+  %155 = load i8, ptr %154, align 1
+  %156 = trunc i8 %155 to i1
+  %157 = xor i1 %156, true
+  br label %merge1.i127
 
-then.i.i114:                                      ; preds = %merge.i112
-  %155 = getelementptr i8, ptr %150, i64 20
-  %156 = load i32, ptr %155, align 4
-  %157 = getelementptr i8, ptr %150, i64 16
-  %158 = load i32, ptr %157, align 4
-  %159 = icmp slt i32 %156, %158
-  br i1 %159, label %then.i.i.i130, label %"$Profile.begin_operation.exit.i.i115"
+then.i.i124:                                      ; preds = %merge.i122
+  %158 = getelementptr i8, ptr %153, i64 20
+  %159 = load i32, ptr %158, align 4
+  %160 = getelementptr i8, ptr %153, i64 16
+  %161 = load i32, ptr %160, align 4
+  %162 = icmp slt i32 %159, %161
+  br i1 %162, label %then.i.i.i140, label %"$Profile.begin_operation.exit.i.i125"
 
-then.i.i.i130:                                    ; preds = %then.i.i114
-  %160 = getelementptr i8, ptr %150, i64 48
-  %161 = load ptr, ptr %160, align 8
-  %162 = sext i32 %156 to i64
-  %163 = getelementptr ptr, ptr %161, i64 %162
-  store ptr @"$string.36", ptr %163, align 8
-  %164 = load ptr, ptr %150, align 8
-  %165 = getelementptr i8, ptr %164, i64 400
-  %166 = load ptr, ptr %165, align 8
-  %167 = getelementptr i8, ptr %150, i64 8
-  %168 = load ptr, ptr %167, align 8
-  %169 = getelementptr i8, ptr %150, i64 32
-  %170 = load ptr, ptr %169, align 8
-  %171 = load i32, ptr %155, align 4
-  %172 = sext i32 %171 to i64
-  %173 = getelementptr ptr, ptr %170, i64 %172
-  %174 = load ptr, ptr %173, align 8
-  %175 = call i32 %166(ptr %168, ptr %174)
-  %.not.i.i.i131 = icmp eq i32 %175, 0
-  br i1 %.not.i.i.i131, label %or.rhs.i.i.i132, label %"$Profile.begin_operation.exit.i.i115"
+then.i.i.i140:                                    ; preds = %then.i.i124
+  %163 = getelementptr i8, ptr %153, i64 48
+  %164 = load ptr, ptr %163, align 8
+  %165 = sext i32 %159 to i64
+  %166 = getelementptr ptr, ptr %164, i64 %165
+  store ptr @"$string.36", ptr %166, align 8
+  %167 = load ptr, ptr %153, align 8
+  %168 = getelementptr i8, ptr %167, i64 400
+  %169 = load ptr, ptr %168, align 8
+  %170 = getelementptr i8, ptr %153, i64 8
+  %171 = load ptr, ptr %170, align 8
+  %172 = getelementptr i8, ptr %153, i64 32
+  %173 = load ptr, ptr %172, align 8
+  %174 = load i32, ptr %158, align 4
+  %175 = sext i32 %174 to i64
+  %176 = getelementptr ptr, ptr %173, i64 %175
+  %177 = load ptr, ptr %176, align 8
+  %178 = call i32 %169(ptr %171, ptr %177)
+  %.not.i.i.i141 = icmp eq i32 %178, 0
+  br i1 %.not.i.i.i141, label %or.rhs.i.i.i142, label %"$Profile.begin_operation.exit.i.i125"
 
-or.rhs.i.i.i132:                                  ; preds = %then.i.i.i130
-  %176 = getelementptr i8, ptr %150, i64 24
-  %177 = load i8, ptr %176, align 1
-  %178 = and i8 %177, 1
-  br label %"$Profile.begin_operation.exit.i.i115"
+or.rhs.i.i.i142:                                  ; preds = %then.i.i.i140
+  %179 = getelementptr i8, ptr %153, i64 24
+  %180 = load i8, ptr %179, align 1
+  %181 = and i8 %180, 1
+  br label %"$Profile.begin_operation.exit.i.i125"
 
-"$Profile.begin_operation.exit.i.i115":           ; preds = %or.rhs.i.i.i132, %then.i.i.i130, %then.i.i114
-  %.sink.i.i.i116 = phi i8 [ 1, %then.i.i.i130 ], [ %178, %or.rhs.i.i.i132 ], [ 1, %then.i.i114 ]
-  %179 = getelementptr i8, ptr %150, i64 24
-  store i8 %.sink.i.i.i116, ptr %179, align 1
-  br label %merge1.i117
+"$Profile.begin_operation.exit.i.i125":           ; preds = %or.rhs.i.i.i142, %then.i.i.i140, %then.i.i124
+  %.sink.i.i.i126 = phi i8 [ 1, %then.i.i.i140 ], [ %181, %or.rhs.i.i.i142 ], [ 1, %then.i.i124 ]
+  %182 = getelementptr i8, ptr %153, i64 24
+  store i8 %.sink.i.i.i126, ptr %182, align 1
+  br label %merge1.i127
 
-merge1.i117:                                      ; preds = %"$Profile.begin_operation.exit.i.i115", %"$Rank.watches_operations.exit.i133"
-  %.not31.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i115" ], [ %154, %"$Rank.watches_operations.exit.i133" ]
-  %180 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.36", ptr %180, align 8
-  %181 = getelementptr i8, ptr %0, i64 2008
-  store i32 -1, ptr %181, align 4
-  %182 = getelementptr i8, ptr %0, i64 2016
-  %183 = load i64, ptr %182, align 8
-  %184 = add i64 %183, 1
-  store i64 %184, ptr %182, align 8
-  %185 = getelementptr i8, ptr %0, i64 16
-  %186 = load ptr, ptr %185, align 8
-  %187 = getelementptr i8, ptr %186, i64 232
-  %188 = load ptr, ptr %187, align 8
-  %189 = getelementptr i8, ptr %0, i64 24
-  %190 = load ptr, ptr %189, align 8
-  %191 = call i32 %188(ptr %190, ptr nonnull %args.i111)
-  %192 = getelementptr i8, ptr %0, i64 1993
-  %.val.i118 = load i8, ptr %192, align 1
-  %193 = trunc i8 %.val.i118 to i1
-  %spec.select.i.i119 = select i1 %193, i32 9, i32 %191
-  %194 = icmp ne i32 %spec.select.i.i119, 0
-  %brmerge.i120 = or i1 %.not31.i, %194
-  br i1 %brmerge.i120, label %merge4.i125, label %then5.i121
+merge1.i127:                                      ; preds = %"$Profile.begin_operation.exit.i.i125", %"$Rank.watches_operations.exit.i143"
+  %.not31.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i125" ], [ %157, %"$Rank.watches_operations.exit.i143" ]
+  %183 = getelementptr i8, ptr %0, i64 2000
+  store ptr @"$string.36", ptr %183, align 8
+  %184 = getelementptr i8, ptr %0, i64 2008
+  store i32 -1, ptr %184, align 4
+  %185 = getelementptr i8, ptr %0, i64 2016
+  %186 = load i64, ptr %185, align 8
+  %187 = add i64 %186, 1
+  store i64 %187, ptr %185, align 8
+  %188 = getelementptr i8, ptr %0, i64 16
+  %189 = load ptr, ptr %188, align 8
+  %190 = getelementptr i8, ptr %189, i64 232
+  %191 = load ptr, ptr %190, align 8
+  %192 = getelementptr i8, ptr %0, i64 24
+  %193 = load ptr, ptr %192, align 8
+  %194 = call i32 %191(ptr %193, ptr nonnull %args.i121)
+  %195 = getelementptr i8, ptr %0, i64 1993
+  %.val.i128 = load i8, ptr %195, align 1
+  %196 = trunc i8 %.val.i128 to i1
+  %spec.select.i.i129 = select i1 %196, i32 9, i32 %194
+  %197 = icmp ne i32 %spec.select.i.i129, 0
+  %brmerge.i130 = or i1 %.not31.i, %197
+  br i1 %brmerge.i130, label %merge4.i135, label %then5.i131
 
-then5.i121:                                       ; preds = %merge1.i117
-  %195 = load ptr, ptr %149, align 8
-  %.not.i37.i = icmp eq ptr %195, null
-  br i1 %.not.i37.i, label %merge.i.i122, label %then.i38.i
+then5.i131:                                       ; preds = %merge1.i127
+  %198 = load ptr, ptr %152, align 8
+  %.not.i37.i = icmp eq ptr %198, null
+  br i1 %.not.i37.i, label %merge.i.i132, label %then.i38.i
 
-then.i38.i:                                       ; preds = %then5.i121
-  %196 = getelementptr i8, ptr %195, i64 20
-  %197 = load i32, ptr %196, align 4
-  %198 = getelementptr i8, ptr %195, i64 16
-  %199 = load i32, ptr %198, align 4
-  %200 = icmp slt i32 %197, %199
-  br i1 %200, label %then.i.i39.i, label %merge.i.i122
+then.i38.i:                                       ; preds = %then5.i131
+  %199 = getelementptr i8, ptr %198, i64 20
+  %200 = load i32, ptr %199, align 4
+  %201 = getelementptr i8, ptr %198, i64 16
+  %202 = load i32, ptr %201, align 4
+  %203 = icmp slt i32 %200, %202
+  br i1 %203, label %then.i.i39.i, label %merge.i.i132
 
 then.i.i39.i:                                     ; preds = %then.i38.i
-  %201 = load ptr, ptr %195, align 8
-  %202 = getelementptr i8, ptr %201, i64 400
-  %203 = load ptr, ptr %202, align 8
-  %204 = getelementptr i8, ptr %195, i64 8
-  %205 = load ptr, ptr %204, align 8
-  %206 = getelementptr i8, ptr %195, i64 40
-  %207 = load ptr, ptr %206, align 8
-  %208 = sext i32 %197 to i64
-  %209 = getelementptr ptr, ptr %207, i64 %208
+  %204 = load ptr, ptr %198, align 8
+  %205 = getelementptr i8, ptr %204, i64 400
+  %206 = load ptr, ptr %205, align 8
+  %207 = getelementptr i8, ptr %198, i64 8
+  %208 = load ptr, ptr %207, align 8
+  %209 = getelementptr i8, ptr %198, i64 40
   %210 = load ptr, ptr %209, align 8
-  %211 = call i32 %203(ptr %205, ptr %210)
-  %.not.i.i40.i = icmp eq i32 %211, 0
-  br i1 %.not.i.i40.i, label %or.rhs.i.i41.i, label %or.end.i.i.i129
+  %211 = sext i32 %200 to i64
+  %212 = getelementptr ptr, ptr %210, i64 %211
+  %213 = load ptr, ptr %212, align 8
+  %214 = call i32 %206(ptr %208, ptr %213)
+  %.not.i.i40.i = icmp eq i32 %214, 0
+  br i1 %.not.i.i40.i, label %or.rhs.i.i41.i, label %or.end.i.i.i139
 
 or.rhs.i.i41.i:                                   ; preds = %then.i.i39.i
-  %212 = getelementptr i8, ptr %195, i64 24
-  %213 = load i8, ptr %212, align 1
-  %214 = and i8 %213, 1
-  br label %or.end.i.i.i129
+  %215 = getelementptr i8, ptr %198, i64 24
+  %216 = load i8, ptr %215, align 1
+  %217 = and i8 %216, 1
+  br label %or.end.i.i.i139
 
-or.end.i.i.i129:                                  ; preds = %or.rhs.i.i41.i, %then.i.i39.i
-  %215 = phi i8 [ 1, %then.i.i39.i ], [ %214, %or.rhs.i.i41.i ]
-  %216 = getelementptr i8, ptr %195, i64 24
-  store i8 %215, ptr %216, align 1
-  %217 = load i32, ptr %196, align 4
-  %218 = add i32 %217, 1
-  store i32 %218, ptr %196, align 4
-  br label %merge.i.i122
+or.end.i.i.i139:                                  ; preds = %or.rhs.i.i41.i, %then.i.i39.i
+  %218 = phi i8 [ 1, %then.i.i39.i ], [ %217, %or.rhs.i.i41.i ]
+  %219 = getelementptr i8, ptr %198, i64 24
+  store i8 %218, ptr %219, align 1
+  %220 = load i32, ptr %199, align 4
+  %221 = add i32 %220, 1
+  store i32 %221, ptr %199, align 4
+  br label %merge.i.i132
 
-merge.i.i122:                                     ; preds = %or.end.i.i.i129, %then.i38.i, %then5.i121
-  %219 = getelementptr i8, ptr %0, i64 1992
-  %220 = load i8, ptr %219, align 1
-  %221 = trunc i8 %220 to i1
-  br i1 %221, label %then2.i.i124, label %merge5
+merge.i.i132:                                     ; preds = %or.end.i.i.i139, %then.i38.i, %then5.i131
+  %222 = getelementptr i8, ptr %0, i64 1992
+  %223 = load i8, ptr %222, align 1
+  %224 = trunc i8 %223 to i1
+  br i1 %224, label %then2.i.i134, label %merge10
 
-then2.i.i124:                                     ; preds = %merge.i.i122
-  %222 = load ptr, ptr %185, align 8
-  %223 = getelementptr i8, ptr %222, i64 136
-  %224 = load ptr, ptr %223, align 8
-  %225 = load ptr, ptr %189, align 8
-  %226 = call i32 %224(ptr %225)
-  br label %merge4.i125
+then2.i.i134:                                     ; preds = %merge.i.i132
+  %225 = load ptr, ptr %188, align 8
+  %226 = getelementptr i8, ptr %225, i64 136
+  %227 = load ptr, ptr %226, align 8
+  %228 = load ptr, ptr %192, align 8
+  %229 = call i32 %227(ptr %228)
+  br label %merge4.i135
 
-merge4.i125:                                      ; preds = %then2.i.i124, %merge1.i117
-  %code.0.i126 = phi i32 [ %spec.select.i.i119, %merge1.i117 ], [ %226, %then2.i.i124 ]
-  %.not.i127 = icmp eq i32 %code.0.i126, 0
-  br i1 %.not.i127, label %merge5, label %"$embed.exit"
+merge4.i135:                                      ; preds = %then2.i.i134, %merge1.i127
+  %code.0.i136 = phi i32 [ %spec.select.i.i129, %merge1.i127 ], [ %229, %then2.i.i134 ]
+  %.not.i137 = icmp eq i32 %code.0.i136, 0
+  br i1 %.not.i137, label %merge10, label %"$embed.exit"
 
-"$embed.exit":                                    ; preds = %merge4.i125
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i110)
-  store i8 0, ptr %cause.i.i110, align 8
-  %227 = load ptr, ptr %185, align 8
-  %228 = getelementptr i8, ptr %227, i64 64
-  %229 = load ptr, ptr %228, align 8
-  %230 = load ptr, ptr %189, align 8
-  call void %229(ptr %230, ptr nonnull %cause.i.i110)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i110, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i110)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i111)
+"$embed.exit":                                    ; preds = %merge4.i135
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i120)
+  store i8 0, ptr %cause.i.i120, align 8
+  %230 = load ptr, ptr %188, align 8
+  %231 = getelementptr i8, ptr %230, i64 64
+  %232 = load ptr, ptr %231, align 8
+  %233 = load ptr, ptr %192, align 8
+  call void %232(ptr %233, ptr nonnull %cause.i.i120)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i120, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i120)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i121)
   br label %common.ret
 
-merge5:                                           ; preds = %merge4.i125, %merge.i.i122
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i111)
-  %231 = getelementptr i8, ptr %0, i64 32
-  %232 = load ptr, ptr %231, align 8
-  %233 = getelementptr i8, ptr %232, i64 68
-  %234 = load i32, ptr %233, align 4
-  %235 = icmp sgt i32 %234, 0
-  br i1 %235, label %forbody.lr.ph, label %merge9
+merge10:                                          ; preds = %merge4.i135, %merge.i.i132
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i121)
+  %234 = getelementptr i8, ptr %0, i64 32
+  %235 = load ptr, ptr %234, align 8
+  %236 = getelementptr i8, ptr %235, i64 68
+  %237 = load i32, ptr %236, align 4
+  %238 = icmp sgt i32 %237, 0
+  br i1 %238, label %forbody.lr.ph, label %merge14
 
-forbody.lr.ph:                                    ; preds = %merge5
-  %236 = getelementptr i8, ptr %0, i64 40
-  %237 = getelementptr i8, ptr %0, i64 1624
-  %238 = getelementptr i8, ptr %0, i64 1632
-  %239 = getelementptr i8, ptr %0, i64 1640
-  %240 = getelementptr i8, ptr %0, i64 1648
-  %241 = getelementptr i8, ptr %0, i64 1680
+forbody.lr.ph:                                    ; preds = %merge10
+  %239 = getelementptr i8, ptr %0, i64 40
+  %240 = getelementptr i8, ptr %0, i64 1624
+  %241 = getelementptr i8, ptr %0, i64 1632
+  %242 = getelementptr i8, ptr %0, i64 1648
+  %243 = getelementptr i8, ptr %0, i64 1664
   %.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 16
-  %242 = getelementptr i8, ptr %0, i64 148
-  %243 = getelementptr inbounds i8, ptr %args.i.i, i64 4
-  %244 = getelementptr inbounds i8, ptr %args.i.i, i64 8
-  %245 = getelementptr inbounds i8, ptr %args.i.i, i64 12
-  %246 = getelementptr inbounds i8, ptr %args.i.i, i64 16
-  %247 = getelementptr inbounds i8, ptr %args.i.i, i64 24
-  %248 = getelementptr i8, ptr %0, i64 1808
-  %249 = getelementptr inbounds i8, ptr %args.i.i, i64 56
-  %250 = getelementptr inbounds i8, ptr %args.i.i, i64 64
-  %251 = getelementptr inbounds i8, ptr %args.i.i, i64 72
-  %252 = getelementptr i8, ptr %0, i64 1688
-  %253 = getelementptr i8, ptr %0, i64 2024
-  %254 = getelementptr inbounds i8, ptr %args.i.i, i64 88
-  %255 = getelementptr i8, ptr %0, i64 1992
-  %256 = getelementptr i8, ptr %1, i64 16
-  %257 = getelementptr i8, ptr %1, i64 8
-  %258 = getelementptr inbounds i8, ptr %args.i145, i64 8
-  %259 = getelementptr inbounds i8, ptr %args.i145, i64 16
-  %260 = getelementptr inbounds i8, ptr %args.i145, i64 24
-  %261 = getelementptr inbounds i8, ptr %args.i145, i64 32
-  %262 = getelementptr inbounds i8, ptr %args.i145, i64 40
-  %263 = getelementptr inbounds i8, ptr %args.i145, i64 48
-  %264 = getelementptr i8, ptr %1, i64 48
-  %265 = getelementptr inbounds i8, ptr %args.i145, i64 56
-  %266 = getelementptr inbounds i8, ptr %args.i145, i64 60
-  %267 = getelementptr inbounds i8, ptr %args.i145, i64 64
-  %268 = getelementptr inbounds i8, ptr %args.i145, i64 72
-  %269 = getelementptr inbounds i8, ptr %args.i145, i64 80
-  %270 = getelementptr inbounds i8, ptr %args.i145, i64 88
-  %271 = getelementptr i8, ptr %0, i64 1840
-  %272 = getelementptr inbounds i8, ptr %args.i.i167, i64 8
-  %273 = getelementptr i8, ptr %0, i64 8
-  %274 = getelementptr inbounds i8, ptr %args.i.i167, i64 16
-  %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i167, i64 24
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i167, i64 32
-  %275 = getelementptr i8, ptr %0, i64 1880
-  %276 = getelementptr i8, ptr %0, i64 1616
-  %277 = getelementptr i8, ptr %0, i64 1920
-  %278 = getelementptr inbounds i8, ptr %args.i198, i64 4
-  %279 = getelementptr inbounds i8, ptr %args.i198, i64 8
-  %280 = getelementptr inbounds i8, ptr %args.i198, i64 16
-  %281 = getelementptr inbounds i8, ptr %args.i198, i64 24
+  %244 = getelementptr i8, ptr %0, i64 148
+  %245 = getelementptr inbounds i8, ptr %args.i.i, i64 4
+  %246 = getelementptr inbounds i8, ptr %args.i.i, i64 8
+  %247 = getelementptr inbounds i8, ptr %args.i.i, i64 12
+  %248 = getelementptr inbounds i8, ptr %args.i.i, i64 16
+  %249 = getelementptr inbounds i8, ptr %args.i.i, i64 24
+  %250 = getelementptr i8, ptr %0, i64 1808
+  %251 = getelementptr inbounds i8, ptr %args.i.i, i64 56
+  %252 = getelementptr inbounds i8, ptr %args.i.i, i64 64
+  %253 = getelementptr inbounds i8, ptr %args.i.i, i64 72
+  %254 = getelementptr i8, ptr %0, i64 1672
+  %255 = getelementptr i8, ptr %0, i64 2024
+  %256 = getelementptr inbounds i8, ptr %args.i.i, i64 88
+  %257 = getelementptr i8, ptr %0, i64 1992
+  %258 = getelementptr i8, ptr %1, i64 16
+  %259 = getelementptr i8, ptr %1, i64 8
+  %260 = getelementptr inbounds i8, ptr %args.i155, i64 8
+  %261 = getelementptr inbounds i8, ptr %args.i155, i64 16
+  %262 = getelementptr inbounds i8, ptr %args.i155, i64 24
+  %263 = getelementptr inbounds i8, ptr %args.i155, i64 32
+  %264 = getelementptr inbounds i8, ptr %args.i155, i64 40
+  %265 = getelementptr inbounds i8, ptr %args.i155, i64 48
+  %266 = getelementptr i8, ptr %1, i64 48
+  %267 = getelementptr inbounds i8, ptr %args.i155, i64 56
+  %268 = getelementptr inbounds i8, ptr %args.i155, i64 60
+  %269 = getelementptr inbounds i8, ptr %args.i155, i64 64
+  %270 = getelementptr inbounds i8, ptr %args.i155, i64 72
+  %271 = getelementptr inbounds i8, ptr %args.i155, i64 80
+  %272 = getelementptr inbounds i8, ptr %args.i155, i64 88
+  %273 = getelementptr i8, ptr %0, i64 1840
+  %274 = getelementptr inbounds i8, ptr %args.i.i177, i64 8
+  %275 = getelementptr i8, ptr %0, i64 8
+  %276 = getelementptr inbounds i8, ptr %args.i.i177, i64 16
+  %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 24
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 32
+  %277 = getelementptr i8, ptr %0, i64 1880
+  %278 = getelementptr i8, ptr %0, i64 1616
+  %279 = getelementptr i8, ptr %0, i64 1920
+  %280 = getelementptr i8, ptr %0, i64 1688
+  %281 = getelementptr i8, ptr %0, i64 1696
+  %282 = getelementptr inbounds i8, ptr %args.i207, i64 4
+  %283 = getelementptr inbounds i8, ptr %args.i207, i64 8
+  %284 = getelementptr inbounds i8, ptr %args.i207, i64 16
+  %285 = getelementptr inbounds i8, ptr %args.i207, i64 24
   %input.sroa.2.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
   %input.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
-  %282 = getelementptr inbounds i8, ptr %args.i.i224, i64 4
-  %283 = getelementptr inbounds i8, ptr %args.i.i224, i64 8
-  %284 = getelementptr inbounds i8, ptr %args.i.i224, i64 12
-  %285 = getelementptr inbounds i8, ptr %args.i.i224, i64 16
-  %286 = getelementptr inbounds i8, ptr %args.i.i224, i64 24
-  %287 = getelementptr inbounds i8, ptr %args.i.i224, i64 32
-  %288 = getelementptr i8, ptr %0, i64 1744
-  %289 = getelementptr inbounds i8, ptr %args.i.i224, i64 40
-  %290 = getelementptr i8, ptr %0, i64 1752
-  %291 = getelementptr inbounds i8, ptr %args.i.i224, i64 56
-  %292 = getelementptr i8, ptr %0, i64 1656
-  %293 = getelementptr i8, ptr %0, i64 1760
-  %294 = getelementptr i8, ptr %0, i64 1736
-  %295 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
-  %296 = getelementptr i8, ptr %0, i64 140
-  %297 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %298 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
-  %299 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
-  %300 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
-  %301 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
-  %302 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
-  %303 = getelementptr inbounds i8, ptr %args.i.i.i, i64 64
-  %304 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  %305 = getelementptr inbounds i8, ptr %args.i.i.i, i64 72
-  %306 = getelementptr inbounds i8, ptr %args.i.i.i, i64 80
-  %307 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
-  %308 = getelementptr inbounds i8, ptr %args.i.i.i, i64 120
-  %309 = getelementptr inbounds i8, ptr %args.i.i.i, i64 128
-  %310 = getelementptr inbounds i8, ptr %args.i.i.i, i64 136
-  %311 = getelementptr inbounds i8, ptr %args.i.i.i, i64 144
-  %wide.trip.count = zext nneg i32 %234 to i64
+  %286 = getelementptr inbounds i8, ptr %args.i.i233, i64 4
+  %287 = getelementptr inbounds i8, ptr %args.i.i233, i64 8
+  %288 = getelementptr inbounds i8, ptr %args.i.i233, i64 12
+  %289 = getelementptr inbounds i8, ptr %args.i.i233, i64 16
+  %290 = getelementptr inbounds i8, ptr %args.i.i233, i64 24
+  %291 = getelementptr inbounds i8, ptr %args.i.i233, i64 32
+  %292 = getelementptr i8, ptr %0, i64 1744
+  %293 = getelementptr inbounds i8, ptr %args.i.i233, i64 40
+  %294 = getelementptr i8, ptr %0, i64 1752
+  %295 = getelementptr inbounds i8, ptr %args.i.i233, i64 56
+  %296 = getelementptr i8, ptr %0, i64 1656
+  %297 = getelementptr i8, ptr %0, i64 1760
+  %298 = getelementptr i8, ptr %0, i64 1736
+  %299 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
+  %300 = getelementptr i8, ptr %0, i64 140
+  %301 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %302 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
+  %303 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
+  %304 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
+  %305 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
+  %306 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
+  %307 = getelementptr inbounds i8, ptr %args.i.i.i, i64 64
+  %308 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %309 = getelementptr inbounds i8, ptr %args.i.i.i, i64 72
+  %310 = getelementptr inbounds i8, ptr %args.i.i.i, i64 80
+  %311 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
+  %312 = getelementptr inbounds i8, ptr %args.i.i.i, i64 120
+  %313 = getelementptr inbounds i8, ptr %args.i.i.i, i64 128
+  %314 = getelementptr inbounds i8, ptr %args.i.i.i, i64 136
+  %315 = getelementptr inbounds i8, ptr %args.i.i.i, i64 144
+  %wide.trip.count = zext nneg i32 %237 to i64
   br label %forbody
 
 forcond:                                          ; preds = %"$feed_forward_block.exit"
   %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
   %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
-  br i1 %exitcond.not, label %merge9, label %forbody
+  br i1 %exitcond.not, label %merge14, label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %forcond
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
-  %312 = load ptr, ptr %236, align 8
-  %313 = getelementptr %39, ptr %312, i64 %indvars.iv
-  %314 = load ptr, ptr %231, align 8
-  %315 = getelementptr i8, ptr %314, i64 68
-  %316 = load i32, ptr %315, align 4
-  %317 = add i32 %316, -1
-  %318 = zext i32 %317 to i64
-  %319 = icmp eq i64 %indvars.iv, %318
+  %316 = load ptr, ptr %239, align 8
+  %317 = getelementptr %38, ptr %316, i64 %indvars.iv
+  %318 = load ptr, ptr %234, align 8
+  %319 = getelementptr i8, ptr %318, i64 68
+  %320 = load i32, ptr %319, align 4
+  %321 = add i32 %320, -1
+  %322 = zext i32 %321 to i64
+  %323 = icmp eq i64 %indvars.iv, %322
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %320 = load ptr, ptr %237, align 8
-  %321 = icmp eq i64 %indvars.iv, 0
-  %spec.store.select.i = select i1 %321, ptr null, ptr %320
-  %322 = getelementptr i8, ptr %313, i64 8
-  %323 = load ptr, ptr %322, align 8
-  %324 = getelementptr i8, ptr %313, i64 40
-  %325 = getelementptr i8, ptr %313, i64 56
-  %326 = load ptr, ptr %325, align 8
-  %.not.i.i135 = icmp eq ptr %326, null
-  br i1 %.not.i.i135, label %"$is_fp8.exit.i", label %and.rhs.i46.i
+  %324 = load ptr, ptr %240, align 8
+  %325 = icmp eq i64 %indvars.iv, 0
+  %spec.store.select.i = select i1 %325, ptr null, ptr %324
+  %326 = getelementptr i8, ptr %317, i64 8
+  %327 = load ptr, ptr %326, align 8
+  %328 = getelementptr i8, ptr %317, i64 40
+  %329 = getelementptr i8, ptr %317, i64 56
+  %330 = load ptr, ptr %329, align 8
+  %.not.i.i145 = icmp eq ptr %330, null
+  br i1 %.not.i.i145, label %"$is_fp8.exit.i", label %and.rhs.i45.i
 
-and.rhs.i46.i:                                    ; preds = %forbody
-  %327 = load i32, ptr %324, align 4
-  %328 = icmp ne i32 %327, 2
-  %329 = icmp eq i32 %327, 2
+and.rhs.i45.i:                                    ; preds = %forbody
+  %331 = load i32, ptr %328, align 4
+  %332 = icmp ne i32 %331, 2
+  %333 = icmp eq i32 %331, 2
   br label %"$is_fp8.exit.i"
 
-"$is_fp8.exit.i":                                 ; preds = %and.rhs.i46.i, %forbody
-  %330 = phi i1 [ %328, %and.rhs.i46.i ], [ false, %forbody ]
-  %331 = phi i1 [ %329, %and.rhs.i46.i ], [ false, %forbody ]
-  %332 = trunc nuw nsw i64 %indvars.iv to i32
-  %333 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, ptr %spec.store.select.i, ptr %323, i1 zeroext %330, i1 zeroext %331, ptr %2)
-  %.not.i136 = icmp eq i32 %333, 0
-  br i1 %.not.i136, label %merge1.i138, label %"$store_new_heads.exit.thread"
+"$is_fp8.exit.i":                                 ; preds = %and.rhs.i45.i, %forbody
+  %334 = phi i1 [ %332, %and.rhs.i45.i ], [ false, %forbody ]
+  %335 = phi i1 [ %333, %and.rhs.i45.i ], [ false, %forbody ]
+  %336 = trunc nuw nsw i64 %indvars.iv to i32
+  %337 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr %spec.store.select.i, ptr %327, i1 zeroext %334, i1 zeroext %335, ptr %2)
+  %.not.i146 = icmp eq i32 %337, 0
+  br i1 %.not.i146, label %merge1.i148, label %"$store_new_heads.exit.thread"
 
-merge1.i138:                                      ; preds = %"$is_fp8.exit.i"
-  %334 = load ptr, ptr %325, align 8
-  %.not.i47.i = icmp eq ptr %334, null
-  br i1 %.not.i47.i, label %"$is_fp8.exit52.i", label %and.rhs.i51.i
+merge1.i148:                                      ; preds = %"$is_fp8.exit.i"
+  %338 = load ptr, ptr %329, align 8
+  %.not.i46.i = icmp eq ptr %338, null
+  br i1 %.not.i46.i, label %"$is_plain.exit48.i", label %and.rhs.i47.i
 
-and.rhs.i51.i:                                    ; preds = %merge1.i138
-  %335 = load i32, ptr %324, align 4
-  %336 = icmp ne i32 %335, 2
-  %337 = icmp eq i32 %335, 2
-  br label %"$is_fp8.exit52.i"
+and.rhs.i47.i:                                    ; preds = %merge1.i148
+  %339 = load i32, ptr %328, align 4
+  %340 = icmp ne i32 %339, 2
+  br label %"$is_plain.exit48.i"
 
-"$is_fp8.exit52.i":                               ; preds = %and.rhs.i51.i, %merge1.i138
-  %338 = phi i1 [ %336, %and.rhs.i51.i ], [ false, %merge1.i138 ]
-  %339 = phi i1 [ %337, %and.rhs.i51.i ], [ false, %merge1.i138 ]
-  %340 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, i32 0, i1 zeroext %338, i1 zeroext %339, ptr %2)
-  %.not41.i = icmp eq i32 %340, 0
-  br i1 %.not41.i, label %merge5.i, label %"$store_new_heads.exit.thread"
+"$is_plain.exit48.i":                             ; preds = %and.rhs.i47.i, %merge1.i148
+  %341 = phi i1 [ false, %merge1.i148 ], [ %340, %and.rhs.i47.i ]
+  %342 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, i32 0, i1 zeroext %341, ptr %2)
+  %.not40.i = icmp eq i32 %342, 0
+  br i1 %.not40.i, label %merge5.i, label %"$store_new_heads.exit.thread"
 
-merge5.i:                                         ; preds = %"$is_fp8.exit52.i"
-  %341 = load ptr, ptr %240, align 8, !noalias !27
-  %342 = load ptr, ptr %241, align 8
-  %343 = load <2 x ptr>, ptr %238, align 8, !noalias !27
-  store <2 x ptr> %343, ptr %4, align 16
-  store ptr %341, ptr %.sroa.3.0..sroa_idx.i, align 16
-  %344 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, ptr nonnull @"$string.39", ptr %324, ptr nonnull byval(%30) %4, ptr %342, ptr %2)
-  %.not42.i = icmp eq i32 %344, 0
-  br i1 %.not42.i, label %merge10.i, label %"$store_new_heads.exit.thread"
+merge5.i:                                         ; preds = %"$is_plain.exit48.i"
+  %343 = load ptr, ptr %242, align 8, !noalias !27
+  %344 = load ptr, ptr %243, align 8
+  %345 = load <2 x ptr>, ptr %241, align 8, !noalias !27
+  store <2 x ptr> %345, ptr %4, align 16
+  store ptr %343, ptr %.sroa.3.0..sroa_idx.i, align 16
+  %346 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull @"$string.39", ptr %328, ptr nonnull byval(%29) %4, ptr %344, ptr %2)
+  %.not41.i = icmp eq i32 %346, 0
+  br i1 %.not41.i, label %merge10.i, label %"$store_new_heads.exit.thread"
 
 merge10.i:                                        ; preds = %merge5.i
-  %.val.i139 = load i32, ptr %1, align 4
-  %345 = getelementptr i8, ptr %313, i64 24
-  %346 = load <2 x ptr>, ptr %345, align 8
+  %.val.i149 = load i32, ptr %1, align 4
+  %347 = getelementptr i8, ptr %317, i64 24
+  %348 = load <2 x ptr>, ptr %347, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i)
-  store i32 %.val.i139, ptr %args.i.i, align 8
-  %347 = load i32, ptr %242, align 4
-  store i32 %347, ptr %243, align 4
-  %348 = load ptr, ptr %231, align 8
-  %349 = getelementptr i8, ptr %348, i64 88
-  %350 = load i32, ptr %349, align 4
-  store i32 %350, ptr %244, align 8
-  store i32 %332, ptr %245, align 4
-  %351 = getelementptr i8, ptr %348, i64 104
-  %352 = load float, ptr %351, align 4
-  store float %352, ptr %246, align 8
-  %353 = load <2 x ptr>, ptr %248, align 8
-  %354 = shufflevector <2 x ptr> %346, <2 x ptr> %353, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %354, ptr %247, align 8
-  %355 = load ptr, ptr %132, align 8
-  %356 = getelementptr i8, ptr %355, i64 24
-  %357 = load ptr, ptr %356, align 8
-  store ptr %357, ptr %249, align 8
-  %358 = getelementptr i8, ptr %355, i64 32
+  store i32 %.val.i149, ptr %args.i.i, align 8
+  %349 = load i32, ptr %244, align 4
+  store i32 %349, ptr %245, align 4
+  %350 = load ptr, ptr %234, align 8
+  %351 = getelementptr i8, ptr %350, i64 88
+  %352 = load i32, ptr %351, align 4
+  store i32 %352, ptr %246, align 8
+  store i32 %336, ptr %247, align 4
+  %353 = getelementptr i8, ptr %350, i64 104
+  %354 = load float, ptr %353, align 4
+  store float %354, ptr %248, align 8
+  %355 = load <2 x ptr>, ptr %250, align 8
+  %356 = shufflevector <2 x ptr> %348, <2 x ptr> %355, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %356, ptr %249, align 8
+  %357 = load ptr, ptr %132, align 8
+  %358 = getelementptr i8, ptr %357, i64 24
   %359 = load ptr, ptr %358, align 8
-  store ptr %359, ptr %250, align 8
-  %360 = load <2 x ptr>, ptr %241, align 8
-  store <2 x ptr> %360, ptr %251, align 8
-  store ptr %253, ptr %254, align 8
-  %361 = load ptr, ptr %149, align 8
-  %.not.i.i.i140 = icmp eq ptr %361, null
-  br i1 %.not.i.i.i140, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i141
+  store ptr %359, ptr %251, align 8
+  %360 = getelementptr i8, ptr %357, i64 32
+  %361 = load ptr, ptr %360, align 8
+  store ptr %361, ptr %252, align 8
+  %362 = load <2 x ptr>, ptr %243, align 8
+  store <2 x ptr> %362, ptr %253, align 8
+  store ptr %255, ptr %256, align 8
+  %363 = load ptr, ptr %152, align 8
+  %.not.i.i.i150 = icmp eq ptr %363, null
+  br i1 %.not.i.i.i150, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i151
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %merge10.i
-  %362 = load i8, ptr %255, align 1
-  %363 = trunc i8 %362 to i1
-  %364 = xor i1 %363, true
-  br label %merge.i.i142
+  %364 = load i8, ptr %257, align 1
+  %365 = trunc i8 %364 to i1
+  %366 = xor i1 %365, true
+  br label %merge.i.i152
 
-then.i.i.i141:                                    ; preds = %merge10.i
-  %365 = getelementptr i8, ptr %361, i64 20
-  %366 = load i32, ptr %365, align 4
-  %367 = getelementptr i8, ptr %361, i64 16
+then.i.i.i151:                                    ; preds = %merge10.i
+  %367 = getelementptr i8, ptr %363, i64 20
   %368 = load i32, ptr %367, align 4
-  %369 = icmp slt i32 %366, %368
-  br i1 %369, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
+  %369 = getelementptr i8, ptr %363, i64 16
+  %370 = load i32, ptr %369, align 4
+  %371 = icmp slt i32 %368, %370
+  br i1 %371, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
-then.i.i.i.i:                                     ; preds = %then.i.i.i141
-  %370 = getelementptr i8, ptr %361, i64 48
-  %371 = load ptr, ptr %370, align 8
-  %372 = sext i32 %366 to i64
-  %373 = getelementptr ptr, ptr %371, i64 %372
-  store ptr @"$string.40", ptr %373, align 8
-  %374 = load ptr, ptr %361, align 8
-  %375 = getelementptr i8, ptr %374, i64 400
-  %376 = load ptr, ptr %375, align 8
-  %377 = getelementptr i8, ptr %361, i64 8
+then.i.i.i.i:                                     ; preds = %then.i.i.i151
+  %372 = getelementptr i8, ptr %363, i64 48
+  %373 = load ptr, ptr %372, align 8
+  %374 = sext i32 %368 to i64
+  %375 = getelementptr ptr, ptr %373, i64 %374
+  store ptr @"$string.40", ptr %375, align 8
+  %376 = load ptr, ptr %363, align 8
+  %377 = getelementptr i8, ptr %376, i64 400
   %378 = load ptr, ptr %377, align 8
-  %379 = getelementptr i8, ptr %361, i64 32
+  %379 = getelementptr i8, ptr %363, i64 8
   %380 = load ptr, ptr %379, align 8
-  %381 = load i32, ptr %365, align 4
-  %382 = sext i32 %381 to i64
-  %383 = getelementptr ptr, ptr %380, i64 %382
-  %384 = load ptr, ptr %383, align 8
-  %385 = call i32 %376(ptr %378, ptr %384)
-  %.not.i.i.i.i = icmp eq i32 %385, 0
+  %381 = getelementptr i8, ptr %363, i64 32
+  %382 = load ptr, ptr %381, align 8
+  %383 = load i32, ptr %367, align 4
+  %384 = sext i32 %383 to i64
+  %385 = getelementptr ptr, ptr %382, i64 %384
+  %386 = load ptr, ptr %385, align 8
+  %387 = call i32 %378(ptr %380, ptr %386)
+  %.not.i.i.i.i = icmp eq i32 %387, 0
   br i1 %.not.i.i.i.i, label %or.rhs.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
-  %386 = getelementptr i8, ptr %361, i64 24
-  %387 = load i8, ptr %386, align 1
-  %388 = and i8 %387, 1
+  %388 = getelementptr i8, ptr %363, i64 24
+  %389 = load i8, ptr %388, align 1
+  %390 = and i8 %389, 1
   br label %"$Profile.begin_operation.exit.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i141
-  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %388, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i141 ]
-  %389 = getelementptr i8, ptr %361, i64 24
-  store i8 %.sink.i.i.i.i, ptr %389, align 1
-  br label %merge.i.i142
+"$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i151
+  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %390, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i151 ]
+  %391 = getelementptr i8, ptr %363, i64 24
+  store i8 %.sink.i.i.i.i, ptr %391, align 1
+  br label %merge.i.i152
 
-merge.i.i142:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
-  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %364, %"$Rank.watches_operations.exit.i.i" ]
-  store ptr @"$string.40", ptr %180, align 8
-  store i32 %332, ptr %181, align 4
-  %390 = load i64, ptr %182, align 8
-  %391 = add i64 %390, 1
-  store i64 %391, ptr %182, align 8
-  %392 = load ptr, ptr %185, align 8
-  %393 = getelementptr i8, ptr %392, i64 272
-  %394 = load ptr, ptr %393, align 8
-  %395 = load ptr, ptr %189, align 8
-  %396 = call i32 %394(ptr %395, ptr nonnull %args.i.i)
-  %.val.i.i = load i8, ptr %192, align 1
-  %397 = trunc i8 %.val.i.i to i1
-  %spec.select.i.i.i = select i1 %397, i32 9, i32 %396
-  %398 = icmp ne i32 %spec.select.i.i.i, 0
-  %brmerge.i.i = or i1 %.not31.i.i, %398
-  br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i143
+merge.i.i152:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
+  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %366, %"$Rank.watches_operations.exit.i.i" ]
+  store ptr @"$string.40", ptr %183, align 8
+  store i32 %336, ptr %184, align 4
+  %392 = load i64, ptr %185, align 8
+  %393 = add i64 %392, 1
+  store i64 %393, ptr %185, align 8
+  %394 = load ptr, ptr %188, align 8
+  %395 = getelementptr i8, ptr %394, i64 272
+  %396 = load ptr, ptr %395, align 8
+  %397 = load ptr, ptr %192, align 8
+  %398 = call i32 %396(ptr %397, ptr nonnull %args.i.i)
+  %.val.i.i = load i8, ptr %195, align 1
+  %399 = trunc i8 %.val.i.i to i1
+  %spec.select.i.i.i = select i1 %399, i32 9, i32 %398
+  %400 = icmp ne i32 %spec.select.i.i.i, 0
+  %brmerge.i.i = or i1 %.not31.i.i, %400
+  br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i153
 
-then2.i.i143:                                     ; preds = %merge.i.i142
-  %399 = load ptr, ptr %149, align 8
-  %.not.i34.i.i = icmp eq ptr %399, null
+then2.i.i153:                                     ; preds = %merge.i.i152
+  %401 = load ptr, ptr %152, align 8
+  %.not.i34.i.i = icmp eq ptr %401, null
   br i1 %.not.i34.i.i, label %merge.i.i.i, label %then.i35.i.i
 
-then.i35.i.i:                                     ; preds = %then2.i.i143
-  %400 = getelementptr i8, ptr %399, i64 20
-  %401 = load i32, ptr %400, align 4
-  %402 = getelementptr i8, ptr %399, i64 16
+then.i35.i.i:                                     ; preds = %then2.i.i153
+  %402 = getelementptr i8, ptr %401, i64 20
   %403 = load i32, ptr %402, align 4
-  %404 = icmp slt i32 %401, %403
-  br i1 %404, label %then.i.i36.i.i, label %merge.i.i.i
+  %404 = getelementptr i8, ptr %401, i64 16
+  %405 = load i32, ptr %404, align 4
+  %406 = icmp slt i32 %403, %405
+  br i1 %406, label %then.i.i36.i.i, label %merge.i.i.i
 
 then.i.i36.i.i:                                   ; preds = %then.i35.i.i
-  %405 = load ptr, ptr %399, align 8
-  %406 = getelementptr i8, ptr %405, i64 400
-  %407 = load ptr, ptr %406, align 8
-  %408 = getelementptr i8, ptr %399, i64 8
+  %407 = load ptr, ptr %401, align 8
+  %408 = getelementptr i8, ptr %407, i64 400
   %409 = load ptr, ptr %408, align 8
-  %410 = getelementptr i8, ptr %399, i64 40
+  %410 = getelementptr i8, ptr %401, i64 8
   %411 = load ptr, ptr %410, align 8
-  %412 = sext i32 %401 to i64
-  %413 = getelementptr ptr, ptr %411, i64 %412
-  %414 = load ptr, ptr %413, align 8
-  %415 = call i32 %407(ptr %409, ptr %414)
-  %.not.i.i37.i.i = icmp eq i32 %415, 0
+  %412 = getelementptr i8, ptr %401, i64 40
+  %413 = load ptr, ptr %412, align 8
+  %414 = sext i32 %403 to i64
+  %415 = getelementptr ptr, ptr %413, i64 %414
+  %416 = load ptr, ptr %415, align 8
+  %417 = call i32 %409(ptr %411, ptr %416)
+  %.not.i.i37.i.i = icmp eq i32 %417, 0
   br i1 %.not.i.i37.i.i, label %or.rhs.i.i38.i.i, label %or.end.i.i.i.i
 
 or.rhs.i.i38.i.i:                                 ; preds = %then.i.i36.i.i
-  %416 = getelementptr i8, ptr %399, i64 24
-  %417 = load i8, ptr %416, align 1
-  %418 = and i8 %417, 1
+  %418 = getelementptr i8, ptr %401, i64 24
+  %419 = load i8, ptr %418, align 1
+  %420 = and i8 %419, 1
   br label %or.end.i.i.i.i
 
 or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i38.i.i, %then.i.i36.i.i
-  %419 = phi i8 [ 1, %then.i.i36.i.i ], [ %418, %or.rhs.i.i38.i.i ]
-  %420 = getelementptr i8, ptr %399, i64 24
-  store i8 %419, ptr %420, align 1
-  %421 = load i32, ptr %400, align 4
-  %422 = add i32 %421, 1
-  store i32 %422, ptr %400, align 4
+  %421 = phi i8 [ 1, %then.i.i36.i.i ], [ %420, %or.rhs.i.i38.i.i ]
+  %422 = getelementptr i8, ptr %401, i64 24
+  store i8 %421, ptr %422, align 1
+  %423 = load i32, ptr %402, align 4
+  %424 = add i32 %423, 1
+  store i32 %424, ptr %402, align 4
   br label %merge.i.i.i
 
-merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i143
-  %423 = load i8, ptr %255, align 1
-  %424 = trunc i8 %423 to i1
-  br i1 %424, label %then2.i.i.i, label %merge11
+merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i153
+  %425 = load i8, ptr %257, align 1
+  %426 = trunc i8 %425 to i1
+  br i1 %426, label %then2.i.i.i, label %merge16
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %425 = load ptr, ptr %185, align 8
-  %426 = getelementptr i8, ptr %425, i64 136
-  %427 = load ptr, ptr %426, align 8
-  %428 = load ptr, ptr %189, align 8
-  %429 = call i32 %427(ptr %428)
+  %427 = load ptr, ptr %188, align 8
+  %428 = getelementptr i8, ptr %427, i64 136
+  %429 = load ptr, ptr %428, align 8
+  %430 = load ptr, ptr %192, align 8
+  %431 = call i32 %429(ptr %430)
   br label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i142
-  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i142 ], [ %429, %then2.i.i.i ]
-  %.not.i53.i = icmp eq i32 %code.0.i.i, 0
-  br i1 %.not.i53.i, label %merge11, label %"$store_new_heads.exit"
+merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i152
+  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i152 ], [ %431, %then2.i.i.i ]
+  %.not.i49.i = icmp eq i32 %code.0.i.i, 0
+  br i1 %.not.i49.i, label %merge16, label %"$store_new_heads.exit"
 
-"$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %"$is_fp8.exit52.i", %merge5.i
-  %common.ret.op.i137.ph = phi i32 [ %344, %merge5.i ], [ %340, %"$is_fp8.exit52.i" ], [ %333, %"$is_fp8.exit.i" ]
+"$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %"$is_plain.exit48.i", %merge5.i
+  %common.ret.op.i147.ph = phi i32 [ %346, %merge5.i ], [ %342, %"$is_plain.exit48.i" ], [ %337, %"$is_fp8.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
 "$store_new_heads.exit":                          ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %430 = load ptr, ptr %185, align 8
-  %431 = getelementptr i8, ptr %430, i64 64
-  %432 = load ptr, ptr %431, align 8
-  %433 = load ptr, ptr %189, align 8
-  call void %432(ptr %433, ptr nonnull %cause.i.i.i)
+  %432 = load ptr, ptr %188, align 8
+  %433 = getelementptr i8, ptr %432, i64 64
+  %434 = load ptr, ptr %433, align 8
+  %435 = load ptr, ptr %192, align 8
+  call void %434(ptr %435, ptr nonnull %cause.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
-merge11:                                          ; preds = %merge1.i.i, %merge.i.i.i
+merge16:                                          ; preds = %merge1.i.i, %merge.i.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  br i1 %319, label %and.lhs.true, label %merge15
+  br i1 %323, label %and.lhs.true, label %merge20
 
-and.lhs.true:                                     ; preds = %merge11
-  %434 = load i32, ptr %256, align 4
-  %435 = icmp eq i32 %434, 0
-  br i1 %435, label %common.ret, label %merge15
+and.lhs.true:                                     ; preds = %merge16
+  %436 = load i32, ptr %258, align 4
+  %437 = icmp eq i32 %436, 0
+  br i1 %437, label %common.ret, label %merge20
 
-merge15:                                          ; preds = %merge11, %and.lhs.true
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i145)
-  %436 = load i32, ptr %1, align 4
-  store i32 %436, ptr %args.i145, align 8
-  %437 = load <2 x i32>, ptr %257, align 4
-  store <2 x i32> %437, ptr %258, align 8
-  %438 = load ptr, ptr %132, align 8
-  %439 = getelementptr i8, ptr %438, i64 48
-  %440 = load ptr, ptr %439, align 8
-  store ptr %440, ptr %259, align 8
-  %441 = getelementptr i8, ptr %438, i64 56
+merge20:                                          ; preds = %merge16, %and.lhs.true
+  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i155)
+  %438 = load i32, ptr %1, align 4
+  store i32 %438, ptr %args.i155, align 8
+  %439 = load <2 x i32>, ptr %259, align 4
+  store <2 x i32> %439, ptr %260, align 8
+  %440 = load ptr, ptr %132, align 8
+  %441 = getelementptr i8, ptr %440, i64 48
   %442 = load ptr, ptr %441, align 8
-  store ptr %442, ptr %260, align 8
-  %443 = getelementptr i8, ptr %438, i64 64
+  store ptr %442, ptr %261, align 8
+  %443 = getelementptr i8, ptr %440, i64 56
   %444 = load ptr, ptr %443, align 8
-  store ptr %444, ptr %261, align 8
-  %445 = getelementptr i8, ptr %438, i64 208
+  store ptr %444, ptr %262, align 8
+  %445 = getelementptr i8, ptr %440, i64 64
   %446 = load ptr, ptr %445, align 8
-  store ptr %446, ptr %262, align 8
-  %447 = load <2 x i32>, ptr %264, align 4
-  %448 = shufflevector <2 x i32> %447, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %448, ptr %263, align 8
-  %449 = load i32, ptr %242, align 4
-  store i32 %449, ptr %265, align 8
-  store i32 %332, ptr %266, align 4
-  %450 = load ptr, ptr %231, align 8
-  %451 = getelementptr i8, ptr %450, i64 84
-  %452 = load i32, ptr %451, align 4
-  %453 = sitofp i32 %452 to double
-  %454 = call double @sqrt(double %453)
-  %455 = fdiv double 1.000000e+00, %454
-  %456 = fptrunc double %455 to float
-  store float %456, ptr %267, align 8
-  %457 = load ptr, ptr %252, align 8
-  store ptr %457, ptr %268, align 8
-  store ptr %253, ptr %269, align 8
-  %458 = load ptr, ptr %130, align 8
-  store ptr %458, ptr %270, align 8
-  %459 = load ptr, ptr %149, align 8
-  %.not.i.i146 = icmp eq ptr %459, null
-  br i1 %.not.i.i146, label %"$Rank.watches_operations.exit.i165", label %then.i.i147
+  store ptr %446, ptr %263, align 8
+  %447 = getelementptr i8, ptr %440, i64 208
+  %448 = load ptr, ptr %447, align 8
+  store ptr %448, ptr %264, align 8
+  %449 = load <2 x i32>, ptr %266, align 4
+  %450 = shufflevector <2 x i32> %449, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %450, ptr %265, align 8
+  %451 = load i32, ptr %244, align 4
+  store i32 %451, ptr %267, align 8
+  store i32 %336, ptr %268, align 4
+  %452 = load ptr, ptr %234, align 8
+  %453 = getelementptr i8, ptr %452, i64 84
+  %454 = load i32, ptr %453, align 4
+  %455 = sitofp i32 %454 to double
+  %456 = call double @sqrt(double %455)
+  %457 = fdiv double 1.000000e+00, %456
+  %458 = fptrunc double %457 to float
+  store float %458, ptr %269, align 8
+  %459 = load ptr, ptr %254, align 8
+  store ptr %459, ptr %270, align 8
+  store ptr %255, ptr %271, align 8
+  %460 = load ptr, ptr %130, align 8
+  store ptr %460, ptr %272, align 8
+  %461 = load ptr, ptr %152, align 8
+  %.not.i.i156 = icmp eq ptr %461, null
+  br i1 %.not.i.i156, label %"$Rank.watches_operations.exit.i175", label %then.i.i157
 
-"$Rank.watches_operations.exit.i165":             ; preds = %merge15
-  %460 = load i8, ptr %255, align 1
-  %461 = trunc i8 %460 to i1
-  %462 = xor i1 %461, true
-  br label %merge.i150
+"$Rank.watches_operations.exit.i175":             ; preds = %merge20
+  %462 = load i8, ptr %257, align 1
+  %463 = trunc i8 %462 to i1
+  %464 = xor i1 %463, true
+  br label %merge.i160
 
-then.i.i147:                                      ; preds = %merge15
-  %463 = getelementptr i8, ptr %459, i64 20
-  %464 = load i32, ptr %463, align 4
-  %465 = getelementptr i8, ptr %459, i64 16
+then.i.i157:                                      ; preds = %merge20
+  %465 = getelementptr i8, ptr %461, i64 20
   %466 = load i32, ptr %465, align 4
-  %467 = icmp slt i32 %464, %466
-  br i1 %467, label %then.i.i.i162, label %"$Profile.begin_operation.exit.i.i148"
+  %467 = getelementptr i8, ptr %461, i64 16
+  %468 = load i32, ptr %467, align 4
+  %469 = icmp slt i32 %466, %468
+  br i1 %469, label %then.i.i.i172, label %"$Profile.begin_operation.exit.i.i158"
 
-then.i.i.i162:                                    ; preds = %then.i.i147
-  %468 = getelementptr i8, ptr %459, i64 48
-  %469 = load ptr, ptr %468, align 8
-  %470 = sext i32 %464 to i64
-  %471 = getelementptr ptr, ptr %469, i64 %470
-  store ptr @"$string.41", ptr %471, align 8
-  %472 = load ptr, ptr %459, align 8
-  %473 = getelementptr i8, ptr %472, i64 400
-  %474 = load ptr, ptr %473, align 8
-  %475 = getelementptr i8, ptr %459, i64 8
+then.i.i.i172:                                    ; preds = %then.i.i157
+  %470 = getelementptr i8, ptr %461, i64 48
+  %471 = load ptr, ptr %470, align 8
+  %472 = sext i32 %466 to i64
+  %473 = getelementptr ptr, ptr %471, i64 %472
+  store ptr @"$string.41", ptr %473, align 8
+  %474 = load ptr, ptr %461, align 8
+  %475 = getelementptr i8, ptr %474, i64 400
   %476 = load ptr, ptr %475, align 8
-  %477 = getelementptr i8, ptr %459, i64 32
+  %477 = getelementptr i8, ptr %461, i64 8
   %478 = load ptr, ptr %477, align 8
-  %479 = load i32, ptr %463, align 4
-  %480 = sext i32 %479 to i64
-  %481 = getelementptr ptr, ptr %478, i64 %480
-  %482 = load ptr, ptr %481, align 8
-  %483 = call i32 %474(ptr %476, ptr %482)
-  %.not.i.i.i163 = icmp eq i32 %483, 0
-  br i1 %.not.i.i.i163, label %or.rhs.i.i.i164, label %"$Profile.begin_operation.exit.i.i148"
+  %479 = getelementptr i8, ptr %461, i64 32
+  %480 = load ptr, ptr %479, align 8
+  %481 = load i32, ptr %465, align 4
+  %482 = sext i32 %481 to i64
+  %483 = getelementptr ptr, ptr %480, i64 %482
+  %484 = load ptr, ptr %483, align 8
+  %485 = call i32 %476(ptr %478, ptr %484)
+  %.not.i.i.i173 = icmp eq i32 %485, 0
+  br i1 %.not.i.i.i173, label %or.rhs.i.i.i174, label %"$Profile.begin_operation.exit.i.i158"
 
-or.rhs.i.i.i164:                                  ; preds = %then.i.i.i162
-  %484 = getelementptr i8, ptr %459, i64 24
-  %485 = load i8, ptr %484, align 1
-  %486 = and i8 %485, 1
-  br label %"$Profile.begin_operation.exit.i.i148"
+or.rhs.i.i.i174:                                  ; preds = %then.i.i.i172
+  %486 = getelementptr i8, ptr %461, i64 24
+  %487 = load i8, ptr %486, align 1
+  %488 = and i8 %487, 1
+  br label %"$Profile.begin_operation.exit.i.i158"
 
-"$Profile.begin_operation.exit.i.i148":           ; preds = %or.rhs.i.i.i164, %then.i.i.i162, %then.i.i147
-  %.sink.i.i.i149 = phi i8 [ 1, %then.i.i.i162 ], [ %486, %or.rhs.i.i.i164 ], [ 1, %then.i.i147 ]
-  %487 = getelementptr i8, ptr %459, i64 24
-  store i8 %.sink.i.i.i149, ptr %487, align 1
-  br label %merge.i150
+"$Profile.begin_operation.exit.i.i158":           ; preds = %or.rhs.i.i.i174, %then.i.i.i172, %then.i.i157
+  %.sink.i.i.i159 = phi i8 [ 1, %then.i.i.i172 ], [ %488, %or.rhs.i.i.i174 ], [ 1, %then.i.i157 ]
+  %489 = getelementptr i8, ptr %461, i64 24
+  store i8 %.sink.i.i.i159, ptr %489, align 1
+  br label %merge.i160
 
-merge.i150:                                       ; preds = %"$Profile.begin_operation.exit.i.i148", %"$Rank.watches_operations.exit.i165"
-  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i148" ], [ %462, %"$Rank.watches_operations.exit.i165" ]
-  store ptr @"$string.41", ptr %180, align 8
-  store i32 %332, ptr %181, align 4
-  %488 = load i64, ptr %182, align 8
-  %489 = add i64 %488, 1
-  store i64 %489, ptr %182, align 8
-  %490 = load ptr, ptr %185, align 8
-  %491 = getelementptr i8, ptr %490, i64 280
-  %492 = load ptr, ptr %491, align 8
-  %493 = load ptr, ptr %189, align 8
-  %494 = call i32 %492(ptr %493, ptr nonnull %args.i145)
-  %.val.i151 = load i8, ptr %192, align 1
-  %495 = trunc i8 %.val.i151 to i1
-  %spec.select.i.i152 = select i1 %495, i32 9, i32 %494
-  %496 = icmp ne i32 %spec.select.i.i152, 0
-  %brmerge.i153 = or i1 %.not33.i, %496
-  br i1 %brmerge.i153, label %merge1.i157, label %then2.i
+merge.i160:                                       ; preds = %"$Profile.begin_operation.exit.i.i158", %"$Rank.watches_operations.exit.i175"
+  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i158" ], [ %464, %"$Rank.watches_operations.exit.i175" ]
+  store ptr @"$string.41", ptr %183, align 8
+  store i32 %336, ptr %184, align 4
+  %490 = load i64, ptr %185, align 8
+  %491 = add i64 %490, 1
+  store i64 %491, ptr %185, align 8
+  %492 = load ptr, ptr %188, align 8
+  %493 = getelementptr i8, ptr %492, i64 280
+  %494 = load ptr, ptr %493, align 8
+  %495 = load ptr, ptr %192, align 8
+  %496 = call i32 %494(ptr %495, ptr nonnull %args.i155)
+  %.val.i161 = load i8, ptr %195, align 1
+  %497 = trunc i8 %.val.i161 to i1
+  %spec.select.i.i162 = select i1 %497, i32 9, i32 %496
+  %498 = icmp ne i32 %spec.select.i.i162, 0
+  %brmerge.i163 = or i1 %.not33.i, %498
+  br i1 %brmerge.i163, label %merge1.i167, label %then2.i
 
-then2.i:                                          ; preds = %merge.i150
-  %497 = load ptr, ptr %149, align 8
-  %.not.i36.i = icmp eq ptr %497, null
-  br i1 %.not.i36.i, label %merge.i.i154, label %then.i37.i
+then2.i:                                          ; preds = %merge.i160
+  %499 = load ptr, ptr %152, align 8
+  %.not.i36.i = icmp eq ptr %499, null
+  br i1 %.not.i36.i, label %merge.i.i164, label %then.i37.i
 
 then.i37.i:                                       ; preds = %then2.i
-  %498 = getelementptr i8, ptr %497, i64 20
-  %499 = load i32, ptr %498, align 4
-  %500 = getelementptr i8, ptr %497, i64 16
+  %500 = getelementptr i8, ptr %499, i64 20
   %501 = load i32, ptr %500, align 4
-  %502 = icmp slt i32 %499, %501
-  br i1 %502, label %then.i.i38.i, label %merge.i.i154
+  %502 = getelementptr i8, ptr %499, i64 16
+  %503 = load i32, ptr %502, align 4
+  %504 = icmp slt i32 %501, %503
+  br i1 %504, label %then.i.i38.i, label %merge.i.i164
 
 then.i.i38.i:                                     ; preds = %then.i37.i
-  %503 = load ptr, ptr %497, align 8
-  %504 = getelementptr i8, ptr %503, i64 400
-  %505 = load ptr, ptr %504, align 8
-  %506 = getelementptr i8, ptr %497, i64 8
+  %505 = load ptr, ptr %499, align 8
+  %506 = getelementptr i8, ptr %505, i64 400
   %507 = load ptr, ptr %506, align 8
-  %508 = getelementptr i8, ptr %497, i64 40
+  %508 = getelementptr i8, ptr %499, i64 8
   %509 = load ptr, ptr %508, align 8
-  %510 = sext i32 %499 to i64
-  %511 = getelementptr ptr, ptr %509, i64 %510
-  %512 = load ptr, ptr %511, align 8
-  %513 = call i32 %505(ptr %507, ptr %512)
-  %.not.i.i39.i = icmp eq i32 %513, 0
-  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i161
+  %510 = getelementptr i8, ptr %499, i64 40
+  %511 = load ptr, ptr %510, align 8
+  %512 = sext i32 %501 to i64
+  %513 = getelementptr ptr, ptr %511, i64 %512
+  %514 = load ptr, ptr %513, align 8
+  %515 = call i32 %507(ptr %509, ptr %514)
+  %.not.i.i39.i = icmp eq i32 %515, 0
+  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i171
 
 or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
-  %514 = getelementptr i8, ptr %497, i64 24
-  %515 = load i8, ptr %514, align 1
-  %516 = and i8 %515, 1
-  br label %or.end.i.i.i161
+  %516 = getelementptr i8, ptr %499, i64 24
+  %517 = load i8, ptr %516, align 1
+  %518 = and i8 %517, 1
+  br label %or.end.i.i.i171
 
-or.end.i.i.i161:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
-  %517 = phi i8 [ 1, %then.i.i38.i ], [ %516, %or.rhs.i.i40.i ]
-  %518 = getelementptr i8, ptr %497, i64 24
-  store i8 %517, ptr %518, align 1
-  %519 = load i32, ptr %498, align 4
-  %520 = add i32 %519, 1
-  store i32 %520, ptr %498, align 4
-  br label %merge.i.i154
+or.end.i.i.i171:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
+  %519 = phi i8 [ 1, %then.i.i38.i ], [ %518, %or.rhs.i.i40.i ]
+  %520 = getelementptr i8, ptr %499, i64 24
+  store i8 %519, ptr %520, align 1
+  %521 = load i32, ptr %500, align 4
+  %522 = add i32 %521, 1
+  store i32 %522, ptr %500, align 4
+  br label %merge.i.i164
 
-merge.i.i154:                                     ; preds = %or.end.i.i.i161, %then.i37.i, %then2.i
-  %521 = load i8, ptr %255, align 1
-  %522 = trunc i8 %521 to i1
-  br i1 %522, label %then2.i.i156, label %merge20
+merge.i.i164:                                     ; preds = %or.end.i.i.i171, %then.i37.i, %then2.i
+  %523 = load i8, ptr %257, align 1
+  %524 = trunc i8 %523 to i1
+  br i1 %524, label %then2.i.i166, label %merge25
 
-then2.i.i156:                                     ; preds = %merge.i.i154
-  %523 = load ptr, ptr %185, align 8
-  %524 = getelementptr i8, ptr %523, i64 136
-  %525 = load ptr, ptr %524, align 8
-  %526 = load ptr, ptr %189, align 8
-  %527 = call i32 %525(ptr %526)
-  br label %merge1.i157
+then2.i.i166:                                     ; preds = %merge.i.i164
+  %525 = load ptr, ptr %188, align 8
+  %526 = getelementptr i8, ptr %525, i64 136
+  %527 = load ptr, ptr %526, align 8
+  %528 = load ptr, ptr %192, align 8
+  %529 = call i32 %527(ptr %528)
+  br label %merge1.i167
 
-merge1.i157:                                      ; preds = %then2.i.i156, %merge.i150
-  %code.0.i158 = phi i32 [ %spec.select.i.i152, %merge.i150 ], [ %527, %then2.i.i156 ]
-  %.not.i159 = icmp eq i32 %code.0.i158, 0
-  br i1 %.not.i159, label %merge20, label %"$attend.exit"
+merge1.i167:                                      ; preds = %then2.i.i166, %merge.i160
+  %code.0.i168 = phi i32 [ %spec.select.i.i162, %merge.i160 ], [ %529, %then2.i.i166 ]
+  %.not.i169 = icmp eq i32 %code.0.i168, 0
+  br i1 %.not.i169, label %merge25, label %"$attend.exit"
 
-"$attend.exit":                                   ; preds = %merge1.i157
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i144)
-  store i8 0, ptr %cause.i.i144, align 8
-  %528 = load ptr, ptr %185, align 8
-  %529 = getelementptr i8, ptr %528, i64 64
-  %530 = load ptr, ptr %529, align 8
-  %531 = load ptr, ptr %189, align 8
-  call void %530(ptr %531, ptr nonnull %cause.i.i144)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i144, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i144)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i145)
+"$attend.exit":                                   ; preds = %merge1.i167
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i154)
+  store i8 0, ptr %cause.i.i154, align 8
+  %530 = load ptr, ptr %188, align 8
+  %531 = getelementptr i8, ptr %530, i64 64
+  %532 = load ptr, ptr %531, align 8
+  %533 = load ptr, ptr %192, align 8
+  call void %532(ptr %533, ptr nonnull %cause.i.i154)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i154, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i154)
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
   br label %common.ret
 
-merge20:                                          ; preds = %merge1.i157, %merge.i.i154
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i145)
-  br i1 %319, label %and.lhs.true27, label %merge24
+merge25:                                          ; preds = %merge1.i167, %merge.i.i164
+  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
+  br i1 %323, label %and.lhs.true32, label %merge29
 
-then25:                                           ; preds = %and.lhs.true27
-  %532 = load i8, ptr %.sroa.277.0.rows.sroa_idx, align 4
-  %533 = trunc i8 %532 to i1
-  br i1 %533, label %then.i176, label %merge.i168
+then30:                                           ; preds = %and.lhs.true32
+  %534 = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  %535 = trunc i8 %534 to i1
+  br i1 %535, label %then.i185, label %merge.i178
 
-then.i176:                                        ; preds = %then25
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i167)
+then.i185:                                        ; preds = %then30
+  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i177)
   %.val25.i.i = load i32, ptr %108, align 4
   %.val26.i.i = load i32, ptr %rows, align 8
-  %534 = sext i32 %.val26.i.i to i64
-  %535 = sext i32 %.val25.i.i to i64
-  %536 = add nsw i64 %535, -1
-  %537 = add nsw i64 %536, %534
-  %538 = sdiv i64 %537, %535
-  %sext.i.i = shl i64 %538, 32
-  %539 = ashr exact i64 %sext.i.i, 32
-  store i64 %539, ptr %args.i.i167, align 8
-  %.val27.i.i = load i32, ptr %273, align 4
-  %.val28.i.i = load ptr, ptr %231, align 8
-  %540 = getelementptr i8, ptr %.val28.i.i, i64 64
-  %.val28.val.i.i = load i32, ptr %540, align 4
-  %541 = icmp ult i32 %.val27.i.i, 32
-  br i1 %541, label %switch.hole_check, label %merge53.i.i.i.i
+  %536 = sext i32 %.val26.i.i to i64
+  %537 = sext i32 %.val25.i.i to i64
+  %538 = add nsw i64 %537, -1
+  %539 = add nsw i64 %538, %536
+  %540 = sdiv i64 %539, %537
+  %sext.i.i = shl i64 %540, 32
+  %541 = ashr exact i64 %sext.i.i, 32
+  store i64 %541, ptr %args.i.i177, align 8
+  %.val27.i.i = load i32, ptr %275, align 4
+  %.val28.i.i = load ptr, ptr %234, align 8
+  %542 = getelementptr i8, ptr %.val28.i.i, i64 64
+  %.val28.val.i.i = load i32, ptr %542, align 4
+  %543 = icmp ult i32 %.val27.i.i, 32
+  br i1 %543, label %switch.hole_check, label %merge53.i.i.i.i
 
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i176
-  %542 = icmp eq i32 %.val27.i.i, 32
-  %spec.select.i.i.i.i = select i1 %542, i64 8, i64 0
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i185
+  %544 = icmp eq i32 %.val27.i.i, 32
+  %spec.select.i.i.i.i = select i1 %544, i64 8, i64 0
   br label %"$hidden_row_bytes.exit.i.i"
 
-switch.hole_check:                                ; preds = %then.i176
+switch.hole_check:                                ; preds = %then.i185
   %switch.shifted = lshr i32 -1048569, %.val27.i.i
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %543 = zext nneg i32 %.val27.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %543
+  %545 = zext nneg i32 %.val27.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %545
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$hidden_row_bytes.exit.i.i"
 
 "$hidden_row_bytes.exit.i.i":                     ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %544 = sext i32 %.val28.val.i.i to i64
-  %545 = mul nsw i64 %common.ret.op.i.i.i.i, %544
-  %546 = load ptr, ptr %.sroa.378.0.rows.sroa_idx, align 8
-  %547 = load ptr, ptr %237, align 8
-  store i64 %545, ptr %274, align 8
-  store ptr %546, ptr %.sroa.25.0..sroa_idx.i.i.i, align 8
-  store ptr %547, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  store i32 1, ptr %272, align 8
-  %548 = load ptr, ptr %149, align 8
-  %.not.i.i.i177 = icmp eq ptr %548, null
-  br i1 %.not.i.i.i177, label %"$Rank.watches_operations.exit.i.i196", label %then.i.i.i178
+  %546 = sext i32 %.val28.val.i.i to i64
+  %547 = mul nsw i64 %common.ret.op.i.i.i.i, %546
+  %548 = load ptr, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  %549 = load ptr, ptr %240, align 8
+  store i64 %547, ptr %276, align 8
+  store ptr %548, ptr %.sroa.25.0..sroa_idx.i.i.i, align 8
+  store ptr %549, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
+  store i32 1, ptr %274, align 8
+  %550 = load ptr, ptr %152, align 8
+  %.not.i.i.i186 = icmp eq ptr %550, null
+  br i1 %.not.i.i.i186, label %"$Rank.watches_operations.exit.i.i205", label %then.i.i.i187
 
-"$Rank.watches_operations.exit.i.i196":           ; preds = %"$hidden_row_bytes.exit.i.i"
-  %549 = load i8, ptr %255, align 1
-  %550 = trunc i8 %549 to i1
-  %551 = xor i1 %550, true
-  br label %merge.i.i181
+"$Rank.watches_operations.exit.i.i205":           ; preds = %"$hidden_row_bytes.exit.i.i"
+  %551 = load i8, ptr %257, align 1
+  %552 = trunc i8 %551 to i1
+  %553 = xor i1 %552, true
+  br label %merge.i.i190
 
-then.i.i.i178:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
-  %552 = getelementptr i8, ptr %548, i64 20
-  %553 = load i32, ptr %552, align 4
-  %554 = getelementptr i8, ptr %548, i64 16
+then.i.i.i187:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
+  %554 = getelementptr i8, ptr %550, i64 20
   %555 = load i32, ptr %554, align 4
-  %556 = icmp slt i32 %553, %555
-  br i1 %556, label %then.i.i.i.i193, label %"$Profile.begin_operation.exit.i.i.i179"
+  %556 = getelementptr i8, ptr %550, i64 16
+  %557 = load i32, ptr %556, align 4
+  %558 = icmp slt i32 %555, %557
+  br i1 %558, label %then.i.i.i.i202, label %"$Profile.begin_operation.exit.i.i.i188"
 
-then.i.i.i.i193:                                  ; preds = %then.i.i.i178
-  %557 = getelementptr i8, ptr %548, i64 48
-  %558 = load ptr, ptr %557, align 8
-  %559 = sext i32 %553 to i64
-  %560 = getelementptr ptr, ptr %558, i64 %559
-  store ptr @"$string.13", ptr %560, align 8
-  %561 = load ptr, ptr %548, align 8
-  %562 = getelementptr i8, ptr %561, i64 400
-  %563 = load ptr, ptr %562, align 8
-  %564 = getelementptr i8, ptr %548, i64 8
+then.i.i.i.i202:                                  ; preds = %then.i.i.i187
+  %559 = getelementptr i8, ptr %550, i64 48
+  %560 = load ptr, ptr %559, align 8
+  %561 = sext i32 %555 to i64
+  %562 = getelementptr ptr, ptr %560, i64 %561
+  store ptr @"$string.13", ptr %562, align 8
+  %563 = load ptr, ptr %550, align 8
+  %564 = getelementptr i8, ptr %563, i64 400
   %565 = load ptr, ptr %564, align 8
-  %566 = getelementptr i8, ptr %548, i64 32
+  %566 = getelementptr i8, ptr %550, i64 8
   %567 = load ptr, ptr %566, align 8
-  %568 = load i32, ptr %552, align 4
-  %569 = sext i32 %568 to i64
-  %570 = getelementptr ptr, ptr %567, i64 %569
-  %571 = load ptr, ptr %570, align 8
-  %572 = call i32 %563(ptr %565, ptr %571)
-  %.not.i.i.i.i194 = icmp eq i32 %572, 0
-  br i1 %.not.i.i.i.i194, label %or.rhs.i.i.i.i195, label %"$Profile.begin_operation.exit.i.i.i179"
+  %568 = getelementptr i8, ptr %550, i64 32
+  %569 = load ptr, ptr %568, align 8
+  %570 = load i32, ptr %554, align 4
+  %571 = sext i32 %570 to i64
+  %572 = getelementptr ptr, ptr %569, i64 %571
+  %573 = load ptr, ptr %572, align 8
+  %574 = call i32 %565(ptr %567, ptr %573)
+  %.not.i.i.i.i203 = icmp eq i32 %574, 0
+  br i1 %.not.i.i.i.i203, label %or.rhs.i.i.i.i204, label %"$Profile.begin_operation.exit.i.i.i188"
 
-or.rhs.i.i.i.i195:                                ; preds = %then.i.i.i.i193
-  %573 = getelementptr i8, ptr %548, i64 24
-  %574 = load i8, ptr %573, align 1
-  %575 = and i8 %574, 1
-  br label %"$Profile.begin_operation.exit.i.i.i179"
+or.rhs.i.i.i.i204:                                ; preds = %then.i.i.i.i202
+  %575 = getelementptr i8, ptr %550, i64 24
+  %576 = load i8, ptr %575, align 1
+  %577 = and i8 %576, 1
+  br label %"$Profile.begin_operation.exit.i.i.i188"
 
-"$Profile.begin_operation.exit.i.i.i179":         ; preds = %or.rhs.i.i.i.i195, %then.i.i.i.i193, %then.i.i.i178
-  %.sink.i.i.i.i180 = phi i8 [ 1, %then.i.i.i.i193 ], [ %575, %or.rhs.i.i.i.i195 ], [ 1, %then.i.i.i178 ]
-  %576 = getelementptr i8, ptr %548, i64 24
-  store i8 %.sink.i.i.i.i180, ptr %576, align 1
-  br label %merge.i.i181
+"$Profile.begin_operation.exit.i.i.i188":         ; preds = %or.rhs.i.i.i.i204, %then.i.i.i.i202, %then.i.i.i187
+  %.sink.i.i.i.i189 = phi i8 [ 1, %then.i.i.i.i202 ], [ %577, %or.rhs.i.i.i.i204 ], [ 1, %then.i.i.i187 ]
+  %578 = getelementptr i8, ptr %550, i64 24
+  store i8 %.sink.i.i.i.i189, ptr %578, align 1
+  br label %merge.i.i190
 
-merge.i.i181:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i179", %"$Rank.watches_operations.exit.i.i196"
-  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i179" ], [ %551, %"$Rank.watches_operations.exit.i.i196" ]
-  store ptr @"$string.13", ptr %180, align 8
-  store i32 %332, ptr %181, align 4
-  %577 = load i64, ptr %182, align 8
-  %578 = add i64 %577, 1
-  store i64 %578, ptr %182, align 8
-  %579 = load ptr, ptr %185, align 8
-  %580 = getelementptr i8, ptr %579, i64 304
-  %581 = load ptr, ptr %580, align 8
-  %582 = load ptr, ptr %189, align 8
-  %583 = call i32 %581(ptr %582, ptr nonnull %args.i.i167)
-  %.val.i.i182 = load i8, ptr %192, align 1
-  %584 = trunc i8 %.val.i.i182 to i1
-  %spec.select.i.i.i183 = select i1 %584, i32 9, i32 %583
-  %585 = icmp ne i32 %spec.select.i.i.i183, 0
-  %brmerge.i.i184 = or i1 %.not23.i.i, %585
-  br i1 %brmerge.i.i184, label %merge1.i.i189, label %then2.i.i185
+merge.i.i190:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i188", %"$Rank.watches_operations.exit.i.i205"
+  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i188" ], [ %553, %"$Rank.watches_operations.exit.i.i205" ]
+  store ptr @"$string.13", ptr %183, align 8
+  store i32 %336, ptr %184, align 4
+  %579 = load i64, ptr %185, align 8
+  %580 = add i64 %579, 1
+  store i64 %580, ptr %185, align 8
+  %581 = load ptr, ptr %188, align 8
+  %582 = getelementptr i8, ptr %581, i64 304
+  %583 = load ptr, ptr %582, align 8
+  %584 = load ptr, ptr %192, align 8
+  %585 = call i32 %583(ptr %584, ptr nonnull %args.i.i177)
+  %.val.i.i191 = load i8, ptr %195, align 1
+  %586 = trunc i8 %.val.i.i191 to i1
+  %spec.select.i.i.i192 = select i1 %586, i32 9, i32 %585
+  %587 = icmp ne i32 %spec.select.i.i.i192, 0
+  %brmerge.i.i193 = or i1 %.not23.i.i, %587
+  br i1 %brmerge.i.i193, label %merge1.i.i198, label %then2.i.i194
 
-then2.i.i185:                                     ; preds = %merge.i.i181
-  %586 = load ptr, ptr %149, align 8
-  %.not.i30.i.i = icmp eq ptr %586, null
-  br i1 %.not.i30.i.i, label %merge.i.i.i186, label %then.i31.i.i
+then2.i.i194:                                     ; preds = %merge.i.i190
+  %588 = load ptr, ptr %152, align 8
+  %.not.i30.i.i = icmp eq ptr %588, null
+  br i1 %.not.i30.i.i, label %merge.i.i.i195, label %then.i31.i.i
 
-then.i31.i.i:                                     ; preds = %then2.i.i185
-  %587 = getelementptr i8, ptr %586, i64 20
-  %588 = load i32, ptr %587, align 4
-  %589 = getelementptr i8, ptr %586, i64 16
+then.i31.i.i:                                     ; preds = %then2.i.i194
+  %589 = getelementptr i8, ptr %588, i64 20
   %590 = load i32, ptr %589, align 4
-  %591 = icmp slt i32 %588, %590
-  br i1 %591, label %then.i.i32.i.i, label %merge.i.i.i186
+  %591 = getelementptr i8, ptr %588, i64 16
+  %592 = load i32, ptr %591, align 4
+  %593 = icmp slt i32 %590, %592
+  br i1 %593, label %then.i.i32.i.i, label %merge.i.i.i195
 
 then.i.i32.i.i:                                   ; preds = %then.i31.i.i
-  %592 = load ptr, ptr %586, align 8
-  %593 = getelementptr i8, ptr %592, i64 400
-  %594 = load ptr, ptr %593, align 8
-  %595 = getelementptr i8, ptr %586, i64 8
+  %594 = load ptr, ptr %588, align 8
+  %595 = getelementptr i8, ptr %594, i64 400
   %596 = load ptr, ptr %595, align 8
-  %597 = getelementptr i8, ptr %586, i64 40
+  %597 = getelementptr i8, ptr %588, i64 8
   %598 = load ptr, ptr %597, align 8
-  %599 = sext i32 %588 to i64
-  %600 = getelementptr ptr, ptr %598, i64 %599
-  %601 = load ptr, ptr %600, align 8
-  %602 = call i32 %594(ptr %596, ptr %601)
-  %.not.i.i33.i.i = icmp eq i32 %602, 0
-  br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i192
+  %599 = getelementptr i8, ptr %588, i64 40
+  %600 = load ptr, ptr %599, align 8
+  %601 = sext i32 %590 to i64
+  %602 = getelementptr ptr, ptr %600, i64 %601
+  %603 = load ptr, ptr %602, align 8
+  %604 = call i32 %596(ptr %598, ptr %603)
+  %.not.i.i33.i.i = icmp eq i32 %604, 0
+  br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i201
 
 or.rhs.i.i34.i.i:                                 ; preds = %then.i.i32.i.i
-  %603 = getelementptr i8, ptr %586, i64 24
-  %604 = load i8, ptr %603, align 1
-  %605 = and i8 %604, 1
-  br label %or.end.i.i.i.i192
+  %605 = getelementptr i8, ptr %588, i64 24
+  %606 = load i8, ptr %605, align 1
+  %607 = and i8 %606, 1
+  br label %or.end.i.i.i.i201
 
-or.end.i.i.i.i192:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
-  %606 = phi i8 [ 1, %then.i.i32.i.i ], [ %605, %or.rhs.i.i34.i.i ]
-  %607 = getelementptr i8, ptr %586, i64 24
-  store i8 %606, ptr %607, align 1
-  %608 = load i32, ptr %587, align 4
-  %609 = add i32 %608, 1
-  store i32 %609, ptr %587, align 4
-  br label %merge.i.i.i186
+or.end.i.i.i.i201:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
+  %608 = phi i8 [ 1, %then.i.i32.i.i ], [ %607, %or.rhs.i.i34.i.i ]
+  %609 = getelementptr i8, ptr %588, i64 24
+  store i8 %608, ptr %609, align 1
+  %610 = load i32, ptr %589, align 4
+  %611 = add i32 %610, 1
+  store i32 %611, ptr %589, align 4
+  br label %merge.i.i.i195
 
-merge.i.i.i186:                                   ; preds = %or.end.i.i.i.i192, %then.i31.i.i, %then2.i.i185
-  %610 = load i8, ptr %255, align 1
-  %611 = trunc i8 %610 to i1
-  br i1 %611, label %then2.i.i.i188, label %merge1.i187
+merge.i.i.i195:                                   ; preds = %or.end.i.i.i.i201, %then.i31.i.i, %then2.i.i194
+  %612 = load i8, ptr %257, align 1
+  %613 = trunc i8 %612 to i1
+  br i1 %613, label %then2.i.i.i197, label %merge1.i196
 
-then2.i.i.i188:                                   ; preds = %merge.i.i.i186
-  %612 = load ptr, ptr %185, align 8
-  %613 = getelementptr i8, ptr %612, i64 136
-  %614 = load ptr, ptr %613, align 8
-  %615 = load ptr, ptr %189, align 8
-  %616 = call i32 %614(ptr %615)
-  br label %merge1.i.i189
+then2.i.i.i197:                                   ; preds = %merge.i.i.i195
+  %614 = load ptr, ptr %188, align 8
+  %615 = getelementptr i8, ptr %614, i64 136
+  %616 = load ptr, ptr %615, align 8
+  %617 = load ptr, ptr %192, align 8
+  %618 = call i32 %616(ptr %617)
+  br label %merge1.i.i198
 
-merge1.i.i189:                                    ; preds = %then2.i.i.i188, %merge.i.i181
-  %code.0.i.i190 = phi i32 [ %spec.select.i.i.i183, %merge.i.i181 ], [ %616, %then2.i.i.i188 ]
-  %.not.i.i191 = icmp eq i32 %code.0.i.i190, 0
-  br i1 %.not.i.i191, label %merge1.i187, label %"$gather_residual.exit.i"
+merge1.i.i198:                                    ; preds = %then2.i.i.i197, %merge.i.i190
+  %code.0.i.i199 = phi i32 [ %spec.select.i.i.i192, %merge.i.i190 ], [ %618, %then2.i.i.i197 ]
+  %.not.i.i200 = icmp eq i32 %code.0.i.i199, 0
+  br i1 %.not.i.i200, label %merge1.i196, label %"$gather_residual.exit.i"
 
-"$gather_residual.exit.i":                        ; preds = %merge1.i.i189
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i166)
-  store i8 0, ptr %cause.i.i.i166, align 8
-  %617 = load ptr, ptr %185, align 8
-  %618 = getelementptr i8, ptr %617, i64 64
-  %619 = load ptr, ptr %618, align 8
-  %620 = load ptr, ptr %189, align 8
-  call void %619(ptr %620, ptr nonnull %cause.i.i.i166)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i166, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i166)
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i167)
+"$gather_residual.exit.i":                        ; preds = %merge1.i.i198
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i176)
+  store i8 0, ptr %cause.i.i.i176, align 8
+  %619 = load ptr, ptr %188, align 8
+  %620 = getelementptr i8, ptr %619, i64 64
+  %621 = load ptr, ptr %620, align 8
+  %622 = load ptr, ptr %192, align 8
+  call void %621(ptr %622, ptr nonnull %cause.i.i.i176)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i176, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i176)
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i177)
   br label %common.ret
 
-merge1.i187:                                      ; preds = %merge1.i.i189, %merge.i.i.i186
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i167)
-  %.val43.i169.pre = load i32, ptr %256, align 4
-  br label %merge.i168
+merge1.i196:                                      ; preds = %merge1.i.i198, %merge.i.i.i195
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i177)
+  %.val43.i179.pre = load i32, ptr %258, align 4
+  br label %merge.i178
 
-merge.i168:                                       ; preds = %merge1.i187, %then25
-  %.val43.i169 = phi i32 [ %.val43.i169.pre, %merge1.i187 ], [ %628, %then25 ]
-  %residual_rows.0.i = phi ptr [ %275, %merge1.i187 ], [ %271, %then25 ]
-  %621 = load ptr, ptr %276, align 8
-  %622 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i169, i32 %332, ptr %residual_rows.0.i, ptr %621, ptr %2)
-  %.not41.i170 = icmp eq i32 %622, 0
-  br i1 %.not41.i170, label %merge5.i172, label %common.ret
+merge.i178:                                       ; preds = %merge1.i196, %then30
+  %.val43.i179 = phi i32 [ %.val43.i179.pre, %merge1.i196 ], [ %630, %then30 ]
+  %residual_rows.0.i = phi ptr [ %277, %merge1.i196 ], [ %273, %then30 ]
+  %623 = load ptr, ptr %278, align 8
+  %624 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i179, i32 %336, ptr %residual_rows.0.i, ptr %623, ptr %2)
+  %.not41.i180 = icmp eq i32 %624, 0
+  br i1 %.not41.i180, label %merge5.i182, label %common.ret
 
-merge5.i172:                                      ; preds = %merge.i168
-  %623 = load ptr, ptr %252, align 8
-  %.val.i173 = load i32, ptr %256, align 4
-  %624 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i173, i32 %332, ptr %277, ptr %623, ptr %2)
-  %.not42.i174 = icmp eq i32 %624, 0
-  br i1 %.not42.i174, label %"$keep_logit_rows.exit", label %common.ret
+merge5.i182:                                      ; preds = %merge.i178
+  %625 = load ptr, ptr %254, align 8
+  %.val.i183 = load i32, ptr %258, align 4
+  %626 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i183, i32 %336, ptr %279, ptr %625, ptr %2)
+  %.not42.i = icmp eq i32 %626, 0
+  br i1 %.not42.i, label %"$keep_logit_rows.exit", label %common.ret
 
-"$keep_logit_rows.exit":                          ; preds = %merge5.i172
-  %625 = load i32, ptr %256, align 4
-  %626 = load ptr, ptr %276, align 8
-  %627 = load ptr, ptr %252, align 8
-  store i32 %625, ptr %rows, align 8
-  store i8 0, ptr %.sroa.277.0.rows.sroa_idx, align 4
-  store ptr %626, ptr %.sroa.378.0.rows.sroa_idx, align 8
-  store ptr %627, ptr %.sroa.479.0.rows.sroa_idx, align 8
+"$keep_logit_rows.exit":                          ; preds = %merge5.i182
+  %627 = load i32, ptr %258, align 4
+  %628 = load ptr, ptr %278, align 8
+  %629 = load ptr, ptr %254, align 8
+  store i32 %627, ptr %rows, align 8
+  store i8 0, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  store ptr %628, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  store ptr %629, ptr %.sroa.486.0.rows.sroa_idx, align 8
   store ptr null, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  br label %merge24
+  br label %merge29
 
-and.lhs.true27:                                   ; preds = %merge20
-  %628 = load i32, ptr %256, align 4
-  %629 = load i32, ptr %1, align 4
-  %630 = icmp slt i32 %628, %629
-  br i1 %630, label %then25, label %merge24
+and.lhs.true32:                                   ; preds = %merge25
+  %630 = load i32, ptr %258, align 4
+  %631 = load i32, ptr %1, align 4
+  %632 = icmp slt i32 %630, %631
+  br i1 %632, label %then30, label %merge29
 
-merge24:                                          ; preds = %"$keep_logit_rows.exit", %merge20, %and.lhs.true27
+merge29:                                          ; preds = %"$keep_logit_rows.exit", %merge25, %and.lhs.true32
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i198)
-  %631 = load ptr, ptr %.sroa.479.0.rows.sroa_idx, align 8
-  %632 = load ptr, ptr %239, align 8
-  %633 = load ptr, ptr %240, align 8
-  %634 = getelementptr i8, ptr %313, i64 80
-  %635 = getelementptr i8, ptr %313, i64 96
-  %636 = load ptr, ptr %635, align 8
-  %.not.i.i199 = icmp eq ptr %636, null
-  br i1 %.not.i.i199, label %"$project_output.exit", label %"$is_fp8.exit.i200"
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i207)
+  %633 = load ptr, ptr %.sroa.486.0.rows.sroa_idx, align 8
+  %634 = load ptr, ptr %280, align 8
+  %635 = load ptr, ptr %281, align 8
+  %636 = getelementptr i8, ptr %317, i64 80
+  %637 = getelementptr i8, ptr %317, i64 96
+  %638 = load ptr, ptr %637, align 8
+  %.not.i.i208 = icmp eq ptr %638, null
+  br i1 %.not.i.i208, label %"$project_output.exit", label %"$is_fp8.exit.i209"
 
-"$is_fp8.exit.i200":                              ; preds = %merge24
-  %637 = load i32, ptr %634, align 4
-  %638 = icmp eq i32 %637, 2
-  br i1 %638, label %then.i203, label %"$project_output.exit"
+"$is_fp8.exit.i209":                              ; preds = %merge29
+  %639 = load i32, ptr %636, align 4
+  %640 = icmp eq i32 %639, 2
+  br i1 %640, label %then.i212, label %"$project_output.exit"
 
-then.i203:                                        ; preds = %"$is_fp8.exit.i200"
-  %639 = load i32, ptr %rows, align 8
-  store i32 %639, ptr %args.i198, align 8
-  %640 = getelementptr i8, ptr %313, i64 92
-  %641 = load i32, ptr %640, align 4
-  store i32 %641, ptr %278, align 4
-  store ptr %631, ptr %279, align 8
-  store ptr %632, ptr %280, align 8
-  store ptr %633, ptr %281, align 8
-  %642 = load ptr, ptr %149, align 8
-  %.not.i39.i = icmp eq ptr %642, null
-  br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i222", label %then.i.i204
+then.i212:                                        ; preds = %"$is_fp8.exit.i209"
+  %641 = load i32, ptr %rows, align 8
+  store i32 %641, ptr %args.i207, align 8
+  %642 = getelementptr i8, ptr %317, i64 92
+  %643 = load i32, ptr %642, align 4
+  store i32 %643, ptr %282, align 4
+  store ptr %633, ptr %283, align 8
+  store ptr %634, ptr %284, align 8
+  store ptr %635, ptr %285, align 8
+  %644 = load ptr, ptr %152, align 8
+  %.not.i39.i = icmp eq ptr %644, null
+  br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i231", label %then.i.i213
 
-"$Rank.watches_operations.exit.i222":             ; preds = %then.i203
-  %643 = load i8, ptr %255, align 1
-  %644 = trunc i8 %643 to i1
-  %645 = xor i1 %644, true
-  br label %merge1.i207
+"$Rank.watches_operations.exit.i231":             ; preds = %then.i212
+  %645 = load i8, ptr %257, align 1
+  %646 = trunc i8 %645 to i1
+  %647 = xor i1 %646, true
+  br label %merge1.i216
 
-then.i.i204:                                      ; preds = %then.i203
-  %646 = getelementptr i8, ptr %642, i64 20
-  %647 = load i32, ptr %646, align 4
-  %648 = getelementptr i8, ptr %642, i64 16
+then.i.i213:                                      ; preds = %then.i212
+  %648 = getelementptr i8, ptr %644, i64 20
   %649 = load i32, ptr %648, align 4
-  %650 = icmp slt i32 %647, %649
-  br i1 %650, label %then.i.i.i219, label %"$Profile.begin_operation.exit.i.i205"
+  %650 = getelementptr i8, ptr %644, i64 16
+  %651 = load i32, ptr %650, align 4
+  %652 = icmp slt i32 %649, %651
+  br i1 %652, label %then.i.i.i228, label %"$Profile.begin_operation.exit.i.i214"
 
-then.i.i.i219:                                    ; preds = %then.i.i204
-  %651 = getelementptr i8, ptr %642, i64 48
-  %652 = load ptr, ptr %651, align 8
-  %653 = sext i32 %647 to i64
-  %654 = getelementptr ptr, ptr %652, i64 %653
-  store ptr @"$string.43", ptr %654, align 8
-  %655 = load ptr, ptr %642, align 8
-  %656 = getelementptr i8, ptr %655, i64 400
-  %657 = load ptr, ptr %656, align 8
-  %658 = getelementptr i8, ptr %642, i64 8
+then.i.i.i228:                                    ; preds = %then.i.i213
+  %653 = getelementptr i8, ptr %644, i64 48
+  %654 = load ptr, ptr %653, align 8
+  %655 = sext i32 %649 to i64
+  %656 = getelementptr ptr, ptr %654, i64 %655
+  store ptr @"$string.43", ptr %656, align 8
+  %657 = load ptr, ptr %644, align 8
+  %658 = getelementptr i8, ptr %657, i64 400
   %659 = load ptr, ptr %658, align 8
-  %660 = getelementptr i8, ptr %642, i64 32
+  %660 = getelementptr i8, ptr %644, i64 8
   %661 = load ptr, ptr %660, align 8
-  %662 = load i32, ptr %646, align 4
-  %663 = sext i32 %662 to i64
-  %664 = getelementptr ptr, ptr %661, i64 %663
-  %665 = load ptr, ptr %664, align 8
-  %666 = call i32 %657(ptr %659, ptr %665)
-  %.not.i.i.i220 = icmp eq i32 %666, 0
-  br i1 %.not.i.i.i220, label %or.rhs.i.i.i221, label %"$Profile.begin_operation.exit.i.i205"
+  %662 = getelementptr i8, ptr %644, i64 32
+  %663 = load ptr, ptr %662, align 8
+  %664 = load i32, ptr %648, align 4
+  %665 = sext i32 %664 to i64
+  %666 = getelementptr ptr, ptr %663, i64 %665
+  %667 = load ptr, ptr %666, align 8
+  %668 = call i32 %659(ptr %661, ptr %667)
+  %.not.i.i.i229 = icmp eq i32 %668, 0
+  br i1 %.not.i.i.i229, label %or.rhs.i.i.i230, label %"$Profile.begin_operation.exit.i.i214"
 
-or.rhs.i.i.i221:                                  ; preds = %then.i.i.i219
-  %667 = getelementptr i8, ptr %642, i64 24
-  %668 = load i8, ptr %667, align 1
-  %669 = and i8 %668, 1
-  br label %"$Profile.begin_operation.exit.i.i205"
+or.rhs.i.i.i230:                                  ; preds = %then.i.i.i228
+  %669 = getelementptr i8, ptr %644, i64 24
+  %670 = load i8, ptr %669, align 1
+  %671 = and i8 %670, 1
+  br label %"$Profile.begin_operation.exit.i.i214"
 
-"$Profile.begin_operation.exit.i.i205":           ; preds = %or.rhs.i.i.i221, %then.i.i.i219, %then.i.i204
-  %.sink.i.i.i206 = phi i8 [ 1, %then.i.i.i219 ], [ %669, %or.rhs.i.i.i221 ], [ 1, %then.i.i204 ]
-  %670 = getelementptr i8, ptr %642, i64 24
-  store i8 %.sink.i.i.i206, ptr %670, align 1
-  br label %merge1.i207
+"$Profile.begin_operation.exit.i.i214":           ; preds = %or.rhs.i.i.i230, %then.i.i.i228, %then.i.i213
+  %.sink.i.i.i215 = phi i8 [ 1, %then.i.i.i228 ], [ %671, %or.rhs.i.i.i230 ], [ 1, %then.i.i213 ]
+  %672 = getelementptr i8, ptr %644, i64 24
+  store i8 %.sink.i.i.i215, ptr %672, align 1
+  br label %merge1.i216
 
-merge1.i207:                                      ; preds = %"$Profile.begin_operation.exit.i.i205", %"$Rank.watches_operations.exit.i222"
-  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i205" ], [ %645, %"$Rank.watches_operations.exit.i222" ]
-  store ptr @"$string.43", ptr %180, align 8
-  store i32 %332, ptr %181, align 4
-  %671 = load i64, ptr %182, align 8
-  %672 = add i64 %671, 1
-  store i64 %672, ptr %182, align 8
-  %673 = load ptr, ptr %185, align 8
-  %674 = getelementptr i8, ptr %673, i64 240
-  %675 = load ptr, ptr %674, align 8
-  %676 = load ptr, ptr %189, align 8
-  %677 = call i32 %675(ptr %676, ptr nonnull %args.i198)
-  %.val.i208 = load i8, ptr %192, align 1
-  %678 = trunc i8 %.val.i208 to i1
-  %spec.select.i.i209 = select i1 %678, i32 9, i32 %677
-  %679 = icmp ne i32 %spec.select.i.i209, 0
-  %brmerge.i210 = or i1 %.not37.i, %679
-  br i1 %brmerge.i210, label %merge4.i214, label %then5.i211
+merge1.i216:                                      ; preds = %"$Profile.begin_operation.exit.i.i214", %"$Rank.watches_operations.exit.i231"
+  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i214" ], [ %647, %"$Rank.watches_operations.exit.i231" ]
+  store ptr @"$string.43", ptr %183, align 8
+  store i32 %336, ptr %184, align 4
+  %673 = load i64, ptr %185, align 8
+  %674 = add i64 %673, 1
+  store i64 %674, ptr %185, align 8
+  %675 = load ptr, ptr %188, align 8
+  %676 = getelementptr i8, ptr %675, i64 240
+  %677 = load ptr, ptr %676, align 8
+  %678 = load ptr, ptr %192, align 8
+  %679 = call i32 %677(ptr %678, ptr nonnull %args.i207)
+  %.val.i217 = load i8, ptr %195, align 1
+  %680 = trunc i8 %.val.i217 to i1
+  %spec.select.i.i218 = select i1 %680, i32 9, i32 %679
+  %681 = icmp ne i32 %spec.select.i.i218, 0
+  %brmerge.i219 = or i1 %.not37.i, %681
+  br i1 %brmerge.i219, label %merge4.i223, label %then5.i220
 
-then5.i211:                                       ; preds = %merge1.i207
-  %680 = load ptr, ptr %149, align 8
-  %.not.i41.i = icmp eq ptr %680, null
-  br i1 %.not.i41.i, label %merge.i.i212, label %then.i42.i
+then5.i220:                                       ; preds = %merge1.i216
+  %682 = load ptr, ptr %152, align 8
+  %.not.i41.i = icmp eq ptr %682, null
+  br i1 %.not.i41.i, label %merge.i.i221, label %then.i42.i
 
-then.i42.i:                                       ; preds = %then5.i211
-  %681 = getelementptr i8, ptr %680, i64 20
-  %682 = load i32, ptr %681, align 4
-  %683 = getelementptr i8, ptr %680, i64 16
+then.i42.i:                                       ; preds = %then5.i220
+  %683 = getelementptr i8, ptr %682, i64 20
   %684 = load i32, ptr %683, align 4
-  %685 = icmp slt i32 %682, %684
-  br i1 %685, label %then.i.i43.i, label %merge.i.i212
+  %685 = getelementptr i8, ptr %682, i64 16
+  %686 = load i32, ptr %685, align 4
+  %687 = icmp slt i32 %684, %686
+  br i1 %687, label %then.i.i43.i, label %merge.i.i221
 
 then.i.i43.i:                                     ; preds = %then.i42.i
-  %686 = load ptr, ptr %680, align 8
-  %687 = getelementptr i8, ptr %686, i64 400
-  %688 = load ptr, ptr %687, align 8
-  %689 = getelementptr i8, ptr %680, i64 8
+  %688 = load ptr, ptr %682, align 8
+  %689 = getelementptr i8, ptr %688, i64 400
   %690 = load ptr, ptr %689, align 8
-  %691 = getelementptr i8, ptr %680, i64 40
+  %691 = getelementptr i8, ptr %682, i64 8
   %692 = load ptr, ptr %691, align 8
-  %693 = sext i32 %682 to i64
-  %694 = getelementptr ptr, ptr %692, i64 %693
-  %695 = load ptr, ptr %694, align 8
-  %696 = call i32 %688(ptr %690, ptr %695)
-  %.not.i.i44.i = icmp eq i32 %696, 0
-  br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i218
+  %693 = getelementptr i8, ptr %682, i64 40
+  %694 = load ptr, ptr %693, align 8
+  %695 = sext i32 %684 to i64
+  %696 = getelementptr ptr, ptr %694, i64 %695
+  %697 = load ptr, ptr %696, align 8
+  %698 = call i32 %690(ptr %692, ptr %697)
+  %.not.i.i44.i = icmp eq i32 %698, 0
+  br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i227
 
 or.rhs.i.i45.i:                                   ; preds = %then.i.i43.i
-  %697 = getelementptr i8, ptr %680, i64 24
-  %698 = load i8, ptr %697, align 1
-  %699 = and i8 %698, 1
-  br label %or.end.i.i.i218
+  %699 = getelementptr i8, ptr %682, i64 24
+  %700 = load i8, ptr %699, align 1
+  %701 = and i8 %700, 1
+  br label %or.end.i.i.i227
 
-or.end.i.i.i218:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
-  %700 = phi i8 [ 1, %then.i.i43.i ], [ %699, %or.rhs.i.i45.i ]
-  %701 = getelementptr i8, ptr %680, i64 24
-  store i8 %700, ptr %701, align 1
-  %702 = load i32, ptr %681, align 4
-  %703 = add i32 %702, 1
-  store i32 %703, ptr %681, align 4
-  br label %merge.i.i212
+or.end.i.i.i227:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
+  %702 = phi i8 [ 1, %then.i.i43.i ], [ %701, %or.rhs.i.i45.i ]
+  %703 = getelementptr i8, ptr %682, i64 24
+  store i8 %702, ptr %703, align 1
+  %704 = load i32, ptr %683, align 4
+  %705 = add i32 %704, 1
+  store i32 %705, ptr %683, align 4
+  br label %merge.i.i221
 
-merge.i.i212:                                     ; preds = %or.end.i.i.i218, %then.i42.i, %then5.i211
-  %704 = load i8, ptr %255, align 1
-  %705 = trunc i8 %704 to i1
-  br i1 %705, label %then2.i.i213, label %"$project_output.exit"
+merge.i.i221:                                     ; preds = %or.end.i.i.i227, %then.i42.i, %then5.i220
+  %706 = load i8, ptr %257, align 1
+  %707 = trunc i8 %706 to i1
+  br i1 %707, label %then2.i.i222, label %"$project_output.exit"
 
-then2.i.i213:                                     ; preds = %merge.i.i212
-  %706 = load ptr, ptr %185, align 8
-  %707 = getelementptr i8, ptr %706, i64 136
-  %708 = load ptr, ptr %707, align 8
-  %709 = load ptr, ptr %189, align 8
-  %710 = call i32 %708(ptr %709)
-  br label %merge4.i214
+then2.i.i222:                                     ; preds = %merge.i.i221
+  %708 = load ptr, ptr %188, align 8
+  %709 = getelementptr i8, ptr %708, i64 136
+  %710 = load ptr, ptr %709, align 8
+  %711 = load ptr, ptr %192, align 8
+  %712 = call i32 %710(ptr %711)
+  br label %merge4.i223
 
-merge4.i214:                                      ; preds = %then2.i.i213, %merge1.i207
-  %code.0.i215 = phi i32 [ %spec.select.i.i209, %merge1.i207 ], [ %710, %then2.i.i213 ]
-  %.not.i216 = icmp eq i32 %code.0.i215, 0
-  br i1 %.not.i216, label %"$project_output.exit", label %"$project_output.exit.thread"
+merge4.i223:                                      ; preds = %then2.i.i222, %merge1.i216
+  %code.0.i224 = phi i32 [ %spec.select.i.i218, %merge1.i216 ], [ %712, %then2.i.i222 ]
+  %.not.i225 = icmp eq i32 %code.0.i224, 0
+  br i1 %.not.i225, label %"$project_output.exit", label %"$project_output.exit.thread"
 
-"$project_output.exit.thread":                    ; preds = %merge4.i214
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i197)
-  store i8 0, ptr %cause.i.i197, align 8
-  %711 = load ptr, ptr %185, align 8
-  %712 = getelementptr i8, ptr %711, i64 64
-  %713 = load ptr, ptr %712, align 8
-  %714 = load ptr, ptr %189, align 8
-  call void %713(ptr %714, ptr nonnull %cause.i.i197)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i197, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i197)
+"$project_output.exit.thread":                    ; preds = %merge4.i223
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i206)
+  store i8 0, ptr %cause.i.i206, align 8
+  %713 = load ptr, ptr %188, align 8
+  %714 = getelementptr i8, ptr %713, i64 64
+  %715 = load ptr, ptr %714, align 8
+  %716 = load ptr, ptr %192, align 8
+  call void %715(ptr %716, ptr nonnull %cause.i.i206)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i206, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i206)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i198)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i207)
   br label %common.ret
 
-"$project_output.exit":                           ; preds = %merge24, %"$is_fp8.exit.i200", %merge.i.i212, %merge4.i214
-  %715 = load ptr, ptr %237, align 8
-  store ptr %631, ptr %3, align 8
-  store ptr %632, ptr %input.sroa.2.0..sroa_idx.i, align 8
-  store ptr %633, ptr %input.sroa.3.0..sroa_idx.i, align 8
-  %716 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, ptr nonnull @"$string.44", ptr %634, ptr nonnull byval(%30) %3, ptr %715, ptr %2)
+"$project_output.exit":                           ; preds = %merge29, %"$is_fp8.exit.i209", %merge.i.i221, %merge4.i223
+  %717 = load ptr, ptr %240, align 8
+  store ptr %633, ptr %3, align 8
+  store ptr %634, ptr %input.sroa.2.0..sroa_idx.i, align 8
+  store ptr %635, ptr %input.sroa.3.0..sroa_idx.i, align 8
+  %718 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull @"$string.44", ptr %636, ptr nonnull byval(%29) %3, ptr %717, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i198)
-  %.not106 = icmp eq i32 %716, 0
-  br i1 %.not106, label %merge34, label %common.ret
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i207)
+  %.not116 = icmp eq i32 %718, 0
+  br i1 %.not116, label %merge39, label %common.ret
 
-merge34:                                          ; preds = %"$project_output.exit"
-  %717 = getelementptr i8, ptr %313, i64 120
-  %718 = getelementptr i8, ptr %313, i64 136
-  %719 = load ptr, ptr %718, align 8
-  %.not.i.i225 = icmp eq ptr %719, null
-  br i1 %.not.i.i225, label %or.rhs.i, label %"$is_fp8.exit.i226"
+merge39:                                          ; preds = %"$project_output.exit"
+  %719 = getelementptr i8, ptr %317, i64 120
+  %720 = getelementptr i8, ptr %317, i64 136
+  %721 = load ptr, ptr %720, align 8
+  %.not.i.i234 = icmp eq ptr %721, null
+  br i1 %.not.i.i234, label %or.rhs.i, label %"$is_fp8.exit.i235"
 
-"$is_fp8.exit.i226":                              ; preds = %merge34
-  %720 = load i32, ptr %717, align 4
-  %721 = icmp eq i32 %720, 2
-  br i1 %721, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
+"$is_fp8.exit.i235":                              ; preds = %merge39
+  %722 = load i32, ptr %719, align 4
+  %723 = icmp eq i32 %722, 2
+  br i1 %723, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
 
-"$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i226"
-  %.phi.trans.insert.i = getelementptr i8, ptr %313, i64 264
+"$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i235"
+  %.phi.trans.insert.i = getelementptr i8, ptr %317, i64 264
   %.pre.i = load ptr, ptr %.phi.trans.insert.i, align 8
   br label %or.rhs1.i
 
-or.rhs.i:                                         ; preds = %"$is_fp8.exit.i226", %merge34
-  %722 = getelementptr i8, ptr %313, i64 264
-  %723 = load ptr, ptr %722, align 8
-  %.not.i65.i = icmp eq ptr %723, null
-  br i1 %.not.i65.i, label %or.end.i, label %and.rhs.i66.i
+or.rhs.i:                                         ; preds = %"$is_fp8.exit.i235", %merge39
+  %724 = getelementptr i8, ptr %317, i64 264
+  %725 = load ptr, ptr %724, align 8
+  %.not.i64.i = icmp eq ptr %725, null
+  br i1 %.not.i64.i, label %or.end.i, label %and.rhs.i65.i
 
-and.rhs.i66.i:                                    ; preds = %or.rhs.i
-  %724 = getelementptr i8, ptr %313, i64 248
-  %725 = load i32, ptr %724, align 4
-  %726 = icmp eq i32 %725, 2
+and.rhs.i65.i:                                    ; preds = %or.rhs.i
+  %726 = getelementptr i8, ptr %317, i64 248
+  %727 = load i32, ptr %726, align 4
+  %728 = icmp eq i32 %727, 2
   br label %or.end.i
 
-or.end.i:                                         ; preds = %and.rhs.i66.i, %or.rhs.i
-  %727 = phi i1 [ false, %or.rhs.i ], [ %726, %and.rhs.i66.i ]
-  br i1 %.not.i.i225, label %or.rhs1.i, label %"$is_plain.exit.i"
+or.end.i:                                         ; preds = %and.rhs.i65.i, %or.rhs.i
+  %729 = phi i1 [ false, %or.rhs.i ], [ %728, %and.rhs.i65.i ]
+  br i1 %.not.i.i234, label %or.rhs1.i, label %"$is_plain.exit.i"
 
 "$is_plain.exit.i":                               ; preds = %or.end.i
-  %.pr.i = load i32, ptr %717, align 4
-  %.not85.i = icmp eq i32 %.pr.i, 2
-  br i1 %.not85.i, label %or.rhs1.i, label %or.end2.i
+  %.pr.i = load i32, ptr %719, align 4
+  %.not84.i = icmp eq i32 %.pr.i, 2
+  br i1 %.not84.i, label %or.rhs1.i, label %or.end2.i
 
 or.rhs1.i:                                        ; preds = %"$is_plain.exit.i", %or.end.i, %"$is_fp8.exit.or.rhs1_crit_edge.i"
-  %728 = phi ptr [ %723, %"$is_plain.exit.i" ], [ %.pre.i, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %723, %or.end.i ]
-  %729 = phi i1 [ %727, %"$is_plain.exit.i" ], [ true, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %727, %or.end.i ]
-  %.not.i70.i = icmp eq ptr %728, null
-  br i1 %.not.i70.i, label %or.end2.i, label %and.rhs.i71.i
+  %730 = phi ptr [ %725, %"$is_plain.exit.i" ], [ %.pre.i, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %725, %or.end.i ]
+  %731 = phi i1 [ %729, %"$is_plain.exit.i" ], [ true, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %729, %or.end.i ]
+  %.not.i69.i = icmp eq ptr %730, null
+  br i1 %.not.i69.i, label %or.end2.i, label %and.rhs.i70.i
 
-and.rhs.i71.i:                                    ; preds = %or.rhs1.i
-  %730 = getelementptr i8, ptr %313, i64 248
-  %731 = load i32, ptr %730, align 4
-  %732 = icmp ne i32 %731, 2
+and.rhs.i70.i:                                    ; preds = %or.rhs1.i
+  %732 = getelementptr i8, ptr %317, i64 248
+  %733 = load i32, ptr %732, align 4
+  %734 = icmp ne i32 %733, 2
   br label %or.end2.i
 
-or.end2.i:                                        ; preds = %and.rhs.i71.i, %or.rhs1.i, %"$is_plain.exit.i"
-  %733 = phi i1 [ %727, %"$is_plain.exit.i" ], [ %729, %or.rhs1.i ], [ %729, %and.rhs.i71.i ]
-  %734 = phi i1 [ true, %"$is_plain.exit.i" ], [ false, %or.rhs1.i ], [ %732, %and.rhs.i71.i ]
-  %735 = load ptr, ptr %237, align 8
-  %736 = getelementptr i8, ptr %313, i64 16
-  %737 = load ptr, ptr %736, align 8
-  %738 = load i8, ptr %313, align 1
-  %739 = trunc i8 %738 to i1
-  %740 = select i1 %739, i1 true, i1 %734
-  %741 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, ptr %735, ptr %737, i1 zeroext %740, i1 zeroext %733, ptr %2)
-  %.not.i227 = icmp eq i32 %741, 0
-  br i1 %.not.i227, label %merge.i229, label %common.ret
+or.end2.i:                                        ; preds = %and.rhs.i70.i, %or.rhs1.i, %"$is_plain.exit.i"
+  %735 = phi i1 [ %729, %"$is_plain.exit.i" ], [ %731, %or.rhs1.i ], [ %731, %and.rhs.i70.i ]
+  %736 = phi i1 [ true, %"$is_plain.exit.i" ], [ false, %or.rhs1.i ], [ %734, %and.rhs.i70.i ]
+  %737 = load ptr, ptr %240, align 8
+  %738 = getelementptr i8, ptr %317, i64 16
+  %739 = load ptr, ptr %738, align 8
+  %740 = load i8, ptr %317, align 1
+  %741 = trunc i8 %740 to i1
+  %742 = select i1 %741, i1 true, i1 %736
+  %743 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr %737, ptr %739, i1 zeroext %742, i1 zeroext %735, ptr %2)
+  %.not.i236 = icmp eq i32 %743, 0
+  br i1 %.not.i236, label %merge.i238, label %common.ret
 
-merge.i229:                                       ; preds = %or.end2.i
-  %742 = load i8, ptr %313, align 1
-  %743 = trunc i8 %742 to i1
-  br i1 %743, label %then6.i, label %merge5.i230
+merge.i238:                                       ; preds = %or.end2.i
+  %744 = load i8, ptr %317, align 1
+  %745 = trunc i8 %744 to i1
+  br i1 %745, label %then6.i, label %merge5.i239
 
-then6.i:                                          ; preds = %merge.i229
-  %.val.i235 = load i32, ptr %rows, align 8
-  %.val62.i = load i8, ptr %.sroa.277.0.rows.sroa_idx, align 4
-  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i224)
-  store i32 %.val.i235, ptr %args.i.i224, align 8
-  %744 = load ptr, ptr %231, align 8
-  %745 = getelementptr i8, ptr %744, i64 132
-  %746 = load i32, ptr %745, align 4
-  store i32 %746, ptr %282, align 4
-  %747 = getelementptr i8, ptr %744, i64 144
-  %748 = load i8, ptr %747, align 1
-  %749 = and i8 %748, 1
-  %spec.store.select.i.i = zext nneg i8 %749 to i32
-  store i32 %spec.store.select.i.i, ptr %283, align 8
-  %750 = getelementptr i8, ptr %744, i64 148
-  %751 = load float, ptr %750, align 4
-  store float %751, ptr %284, align 4
-  %752 = load ptr, ptr %238, align 8
-  store ptr %752, ptr %285, align 8
-  %753 = getelementptr i8, ptr %313, i64 200
-  store ptr %753, ptr %286, align 8
-  %754 = getelementptr i8, ptr %313, i64 240
-  %755 = load ptr, ptr %754, align 8
-  store ptr %755, ptr %287, align 8
-  %756 = load <2 x ptr>, ptr %288, align 8
-  store <2 x ptr> %756, ptr %289, align 8
-  %757 = getelementptr i8, ptr %313, i64 1
-  %.val44.i.i = load i8, ptr %757, align 1
-  %758 = and i8 %.val44.i.i, 1
-  %759 = zext nneg i8 %758 to i32
-  store i32 %759, ptr %291, align 8
-  %760 = trunc i8 %.val62.i to i1
-  br i1 %760, label %then2.i.i252, label %merge1.i.i236
+then6.i:                                          ; preds = %merge.i238
+  %.val.i244 = load i32, ptr %rows, align 8
+  %.val61.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i233)
+  store i32 %.val.i244, ptr %args.i.i233, align 8
+  %746 = load ptr, ptr %234, align 8
+  %747 = getelementptr i8, ptr %746, i64 132
+  %748 = load i32, ptr %747, align 4
+  store i32 %748, ptr %286, align 4
+  %749 = getelementptr i8, ptr %746, i64 144
+  %750 = load i8, ptr %749, align 1
+  %751 = and i8 %750, 1
+  %spec.store.select.i.i = zext nneg i8 %751 to i32
+  store i32 %spec.store.select.i.i, ptr %287, align 8
+  %752 = getelementptr i8, ptr %746, i64 148
+  %753 = load float, ptr %752, align 4
+  store float %753, ptr %288, align 4
+  %754 = load ptr, ptr %241, align 8
+  store ptr %754, ptr %289, align 8
+  %755 = getelementptr i8, ptr %317, i64 200
+  store ptr %755, ptr %290, align 8
+  %756 = getelementptr i8, ptr %317, i64 240
+  %757 = load ptr, ptr %756, align 8
+  store ptr %757, ptr %291, align 8
+  %758 = load <2 x ptr>, ptr %292, align 8
+  store <2 x ptr> %758, ptr %293, align 8
+  %759 = getelementptr i8, ptr %317, i64 1
+  %.val44.i.i = load i8, ptr %759, align 1
+  %760 = and i8 %.val44.i.i, 1
+  %761 = zext nneg i8 %760 to i32
+  store i32 %761, ptr %295, align 8
+  %762 = trunc i8 %.val61.i to i1
+  br i1 %762, label %then2.i.i261, label %merge1.i.i245
 
-then2.i.i252:                                     ; preds = %then6.i
+then2.i.i261:                                     ; preds = %then6.i
   %.val41.i.i = load i32, ptr %0, align 4
   %.val42.i.i = load i32, ptr %108, align 4
-  %761 = xor i32 %.val41.i.i, -1
-  %762 = add i32 %.val.i235, %761
-  %763 = add i32 %762, %.val42.i.i
-  %764 = sdiv i32 %763, %.val42.i.i
-  store i32 %764, ptr %args.i.i224, align 8
-  %765 = load ptr, ptr %292, align 8
-  store ptr %765, ptr %285, align 8
-  %766 = load <2 x ptr>, ptr %293, align 8
-  store <2 x ptr> %766, ptr %289, align 8
-  br label %merge1.i.i236
+  %763 = xor i32 %.val41.i.i, -1
+  %764 = add i32 %.val.i244, %763
+  %765 = add i32 %764, %.val42.i.i
+  %766 = sdiv i32 %765, %.val42.i.i
+  store i32 %766, ptr %args.i.i233, align 8
+  %767 = load ptr, ptr %296, align 8
+  store ptr %767, ptr %289, align 8
+  %768 = load <2 x ptr>, ptr %297, align 8
+  store <2 x ptr> %768, ptr %293, align 8
+  br label %merge1.i.i245
 
-merge1.i.i236:                                    ; preds = %then2.i.i252, %then6.i
-  %767 = load ptr, ptr %149, align 8
-  %.not.i.i.i237 = icmp eq ptr %767, null
-  br i1 %.not.i.i.i237, label %"$Rank.watches_operations.exit.i.i251", label %then.i.i.i238
+merge1.i.i245:                                    ; preds = %then2.i.i261, %then6.i
+  %769 = load ptr, ptr %152, align 8
+  %.not.i.i.i246 = icmp eq ptr %769, null
+  br i1 %.not.i.i.i246, label %"$Rank.watches_operations.exit.i.i260", label %then.i.i.i247
 
-"$Rank.watches_operations.exit.i.i251":           ; preds = %merge1.i.i236
-  %768 = load i8, ptr %255, align 1
-  %769 = trunc i8 %768 to i1
-  %770 = xor i1 %769, true
+"$Rank.watches_operations.exit.i.i260":           ; preds = %merge1.i.i245
+  %770 = load i8, ptr %257, align 1
+  %771 = trunc i8 %770 to i1
+  %772 = xor i1 %771, true
   br label %merge4.i.i
 
-then.i.i.i238:                                    ; preds = %merge1.i.i236
-  %771 = getelementptr i8, ptr %767, i64 20
-  %772 = load i32, ptr %771, align 4
-  %773 = getelementptr i8, ptr %767, i64 16
+then.i.i.i247:                                    ; preds = %merge1.i.i245
+  %773 = getelementptr i8, ptr %769, i64 20
   %774 = load i32, ptr %773, align 4
-  %775 = icmp slt i32 %772, %774
-  br i1 %775, label %then.i.i.i.i248, label %"$Profile.begin_operation.exit.i.i.i239"
+  %775 = getelementptr i8, ptr %769, i64 16
+  %776 = load i32, ptr %775, align 4
+  %777 = icmp slt i32 %774, %776
+  br i1 %777, label %then.i.i.i.i257, label %"$Profile.begin_operation.exit.i.i.i248"
 
-then.i.i.i.i248:                                  ; preds = %then.i.i.i238
-  %776 = getelementptr i8, ptr %767, i64 48
-  %777 = load ptr, ptr %776, align 8
-  %778 = sext i32 %772 to i64
-  %779 = getelementptr ptr, ptr %777, i64 %778
-  store ptr @"$string.45", ptr %779, align 8
-  %780 = load ptr, ptr %767, align 8
-  %781 = getelementptr i8, ptr %780, i64 400
-  %782 = load ptr, ptr %781, align 8
-  %783 = getelementptr i8, ptr %767, i64 8
+then.i.i.i.i257:                                  ; preds = %then.i.i.i247
+  %778 = getelementptr i8, ptr %769, i64 48
+  %779 = load ptr, ptr %778, align 8
+  %780 = sext i32 %774 to i64
+  %781 = getelementptr ptr, ptr %779, i64 %780
+  store ptr @"$string.45", ptr %781, align 8
+  %782 = load ptr, ptr %769, align 8
+  %783 = getelementptr i8, ptr %782, i64 400
   %784 = load ptr, ptr %783, align 8
-  %785 = getelementptr i8, ptr %767, i64 32
+  %785 = getelementptr i8, ptr %769, i64 8
   %786 = load ptr, ptr %785, align 8
-  %787 = load i32, ptr %771, align 4
-  %788 = sext i32 %787 to i64
-  %789 = getelementptr ptr, ptr %786, i64 %788
-  %790 = load ptr, ptr %789, align 8
-  %791 = call i32 %782(ptr %784, ptr %790)
-  %.not.i.i.i.i249 = icmp eq i32 %791, 0
-  br i1 %.not.i.i.i.i249, label %or.rhs.i.i.i.i250, label %"$Profile.begin_operation.exit.i.i.i239"
+  %787 = getelementptr i8, ptr %769, i64 32
+  %788 = load ptr, ptr %787, align 8
+  %789 = load i32, ptr %773, align 4
+  %790 = sext i32 %789 to i64
+  %791 = getelementptr ptr, ptr %788, i64 %790
+  %792 = load ptr, ptr %791, align 8
+  %793 = call i32 %784(ptr %786, ptr %792)
+  %.not.i.i.i.i258 = icmp eq i32 %793, 0
+  br i1 %.not.i.i.i.i258, label %or.rhs.i.i.i.i259, label %"$Profile.begin_operation.exit.i.i.i248"
 
-or.rhs.i.i.i.i250:                                ; preds = %then.i.i.i.i248
-  %792 = getelementptr i8, ptr %767, i64 24
-  %793 = load i8, ptr %792, align 1
-  %794 = and i8 %793, 1
-  br label %"$Profile.begin_operation.exit.i.i.i239"
+or.rhs.i.i.i.i259:                                ; preds = %then.i.i.i.i257
+  %794 = getelementptr i8, ptr %769, i64 24
+  %795 = load i8, ptr %794, align 1
+  %796 = and i8 %795, 1
+  br label %"$Profile.begin_operation.exit.i.i.i248"
 
-"$Profile.begin_operation.exit.i.i.i239":         ; preds = %or.rhs.i.i.i.i250, %then.i.i.i.i248, %then.i.i.i238
-  %.sink.i.i.i.i240 = phi i8 [ 1, %then.i.i.i.i248 ], [ %794, %or.rhs.i.i.i.i250 ], [ 1, %then.i.i.i238 ]
-  %795 = getelementptr i8, ptr %767, i64 24
-  store i8 %.sink.i.i.i.i240, ptr %795, align 1
+"$Profile.begin_operation.exit.i.i.i248":         ; preds = %or.rhs.i.i.i.i259, %then.i.i.i.i257, %then.i.i.i247
+  %.sink.i.i.i.i249 = phi i8 [ 1, %then.i.i.i.i257 ], [ %796, %or.rhs.i.i.i.i259 ], [ 1, %then.i.i.i247 ]
+  %797 = getelementptr i8, ptr %769, i64 24
+  store i8 %.sink.i.i.i.i249, ptr %797, align 1
   br label %merge4.i.i
 
-merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i239", %"$Rank.watches_operations.exit.i.i251"
-  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i239" ], [ %770, %"$Rank.watches_operations.exit.i.i251" ]
-  store ptr @"$string.45", ptr %180, align 8
-  store i32 %332, ptr %181, align 4
-  %796 = load i64, ptr %182, align 8
-  %797 = add i64 %796, 1
-  store i64 %797, ptr %182, align 8
-  %798 = load ptr, ptr %185, align 8
-  %799 = getelementptr i8, ptr %798, i64 288
-  %800 = load ptr, ptr %799, align 8
-  %801 = load ptr, ptr %189, align 8
-  %802 = call i32 %800(ptr %801, ptr nonnull %args.i.i224)
-  %.val.i.i241 = load i8, ptr %192, align 1
-  %803 = trunc i8 %.val.i.i241 to i1
-  %spec.select.i.i.i242 = select i1 %803, i32 9, i32 %802
-  %804 = icmp ne i32 %spec.select.i.i.i242, 0
-  %brmerge.i.i243 = or i1 %.not39.i.i, %804
-  br i1 %brmerge.i.i243, label %merge7.i.i, label %then8.i.i
+merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i248", %"$Rank.watches_operations.exit.i.i260"
+  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i248" ], [ %772, %"$Rank.watches_operations.exit.i.i260" ]
+  store ptr @"$string.45", ptr %183, align 8
+  store i32 %336, ptr %184, align 4
+  %798 = load i64, ptr %185, align 8
+  %799 = add i64 %798, 1
+  store i64 %799, ptr %185, align 8
+  %800 = load ptr, ptr %188, align 8
+  %801 = getelementptr i8, ptr %800, i64 288
+  %802 = load ptr, ptr %801, align 8
+  %803 = load ptr, ptr %192, align 8
+  %804 = call i32 %802(ptr %803, ptr nonnull %args.i.i233)
+  %.val.i.i250 = load i8, ptr %195, align 1
+  %805 = trunc i8 %.val.i.i250 to i1
+  %spec.select.i.i.i251 = select i1 %805, i32 9, i32 %804
+  %806 = icmp ne i32 %spec.select.i.i.i251, 0
+  %brmerge.i.i252 = or i1 %.not39.i.i, %806
+  br i1 %brmerge.i.i252, label %merge7.i.i, label %then8.i.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
-  %805 = load ptr, ptr %149, align 8
-  %.not.i46.i.i = icmp eq ptr %805, null
-  br i1 %.not.i46.i.i, label %merge.i.i.i244, label %then.i47.i.i
+  %807 = load ptr, ptr %152, align 8
+  %.not.i46.i.i = icmp eq ptr %807, null
+  br i1 %.not.i46.i.i, label %merge.i.i.i253, label %then.i47.i.i
 
 then.i47.i.i:                                     ; preds = %then8.i.i
-  %806 = getelementptr i8, ptr %805, i64 20
-  %807 = load i32, ptr %806, align 4
-  %808 = getelementptr i8, ptr %805, i64 16
+  %808 = getelementptr i8, ptr %807, i64 20
   %809 = load i32, ptr %808, align 4
-  %810 = icmp slt i32 %807, %809
-  br i1 %810, label %then.i.i48.i.i, label %merge.i.i.i244
+  %810 = getelementptr i8, ptr %807, i64 16
+  %811 = load i32, ptr %810, align 4
+  %812 = icmp slt i32 %809, %811
+  br i1 %812, label %then.i.i48.i.i, label %merge.i.i.i253
 
 then.i.i48.i.i:                                   ; preds = %then.i47.i.i
-  %811 = load ptr, ptr %805, align 8
-  %812 = getelementptr i8, ptr %811, i64 400
-  %813 = load ptr, ptr %812, align 8
-  %814 = getelementptr i8, ptr %805, i64 8
+  %813 = load ptr, ptr %807, align 8
+  %814 = getelementptr i8, ptr %813, i64 400
   %815 = load ptr, ptr %814, align 8
-  %816 = getelementptr i8, ptr %805, i64 40
+  %816 = getelementptr i8, ptr %807, i64 8
   %817 = load ptr, ptr %816, align 8
-  %818 = sext i32 %807 to i64
-  %819 = getelementptr ptr, ptr %817, i64 %818
-  %820 = load ptr, ptr %819, align 8
-  %821 = call i32 %813(ptr %815, ptr %820)
-  %.not.i.i49.i.i = icmp eq i32 %821, 0
-  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i247
+  %818 = getelementptr i8, ptr %807, i64 40
+  %819 = load ptr, ptr %818, align 8
+  %820 = sext i32 %809 to i64
+  %821 = getelementptr ptr, ptr %819, i64 %820
+  %822 = load ptr, ptr %821, align 8
+  %823 = call i32 %815(ptr %817, ptr %822)
+  %.not.i.i49.i.i = icmp eq i32 %823, 0
+  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i256
 
 or.rhs.i.i50.i.i:                                 ; preds = %then.i.i48.i.i
-  %822 = getelementptr i8, ptr %805, i64 24
-  %823 = load i8, ptr %822, align 1
-  %824 = and i8 %823, 1
-  br label %or.end.i.i.i.i247
+  %824 = getelementptr i8, ptr %807, i64 24
+  %825 = load i8, ptr %824, align 1
+  %826 = and i8 %825, 1
+  br label %or.end.i.i.i.i256
 
-or.end.i.i.i.i247:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
-  %825 = phi i8 [ 1, %then.i.i48.i.i ], [ %824, %or.rhs.i.i50.i.i ]
-  %826 = getelementptr i8, ptr %805, i64 24
-  store i8 %825, ptr %826, align 1
-  %827 = load i32, ptr %806, align 4
-  %828 = add i32 %827, 1
-  store i32 %828, ptr %806, align 4
-  br label %merge.i.i.i244
+or.end.i.i.i.i256:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
+  %827 = phi i8 [ 1, %then.i.i48.i.i ], [ %826, %or.rhs.i.i50.i.i ]
+  %828 = getelementptr i8, ptr %807, i64 24
+  store i8 %827, ptr %828, align 1
+  %829 = load i32, ptr %808, align 4
+  %830 = add i32 %829, 1
+  store i32 %830, ptr %808, align 4
+  br label %merge.i.i.i253
 
-merge.i.i.i244:                                   ; preds = %or.end.i.i.i.i247, %then.i47.i.i, %then8.i.i
-  %829 = load i8, ptr %255, align 1
-  %830 = trunc i8 %829 to i1
-  br i1 %830, label %then2.i.i.i245, label %merge9.i
+merge.i.i.i253:                                   ; preds = %or.end.i.i.i.i256, %then.i47.i.i, %then8.i.i
+  %831 = load i8, ptr %257, align 1
+  %832 = trunc i8 %831 to i1
+  br i1 %832, label %then2.i.i.i254, label %merge9.i
 
-then2.i.i.i245:                                   ; preds = %merge.i.i.i244
-  %831 = load ptr, ptr %185, align 8
-  %832 = getelementptr i8, ptr %831, i64 136
-  %833 = load ptr, ptr %832, align 8
-  %834 = load ptr, ptr %189, align 8
-  %835 = call i32 %833(ptr %834)
+then2.i.i.i254:                                   ; preds = %merge.i.i.i253
+  %833 = load ptr, ptr %188, align 8
+  %834 = getelementptr i8, ptr %833, i64 136
+  %835 = load ptr, ptr %834, align 8
+  %836 = load ptr, ptr %192, align 8
+  %837 = call i32 %835(ptr %836)
   br label %merge7.i.i
 
-merge7.i.i:                                       ; preds = %then2.i.i.i245, %merge4.i.i
-  %code.0.i.i246 = phi i32 [ %spec.select.i.i.i242, %merge4.i.i ], [ %835, %then2.i.i.i245 ]
-  %.not.i73.i = icmp eq i32 %code.0.i.i246, 0
-  br i1 %.not.i73.i, label %merge9.i, label %"$route.exit.i"
+merge7.i.i:                                       ; preds = %then2.i.i.i254, %merge4.i.i
+  %code.0.i.i255 = phi i32 [ %spec.select.i.i.i251, %merge4.i.i ], [ %837, %then2.i.i.i254 ]
+  %.not.i72.i = icmp eq i32 %code.0.i.i255, 0
+  br i1 %.not.i72.i, label %merge9.i, label %"$route.exit.i"
 
 "$route.exit.i":                                  ; preds = %merge7.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i223)
-  store i8 0, ptr %cause.i.i.i223, align 8
-  %836 = load ptr, ptr %185, align 8
-  %837 = getelementptr i8, ptr %836, i64 64
-  %838 = load ptr, ptr %837, align 8
-  %839 = load ptr, ptr %189, align 8
-  call void %838(ptr %839, ptr nonnull %cause.i.i.i223)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i223, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i223)
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i224)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i232)
+  store i8 0, ptr %cause.i.i.i232, align 8
+  %838 = load ptr, ptr %188, align 8
+  %839 = getelementptr i8, ptr %838, i64 64
+  %840 = load ptr, ptr %839, align 8
+  %841 = load ptr, ptr %192, align 8
+  call void %840(ptr %841, ptr nonnull %cause.i.i.i232)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i232, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i232)
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
   br label %common.ret
 
-merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i244
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i224)
-  %.val63.i = load ptr, ptr %231, align 8
-  %.val64.i = load i8, ptr %757, align 1
-  %840 = getelementptr i8, ptr %.val63.i, i64 132
-  %.val63.val.i = load i32, ptr %840, align 4
-  %841 = and i8 %.val64.i, 1
-  %842 = zext nneg i8 %841 to i32
-  %843 = add i32 %.val63.val.i, %842
-  br label %merge5.i230
+merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i253
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
+  %.val62.i = load ptr, ptr %234, align 8
+  %.val63.i = load i8, ptr %759, align 1
+  %842 = getelementptr i8, ptr %.val62.i, i64 132
+  %.val62.val.i = load i32, ptr %842, align 4
+  %843 = and i8 %.val63.i, 1
+  %844 = zext nneg i8 %843 to i32
+  %845 = add i32 %.val62.val.i, %844
+  br label %merge5.i239
 
-merge5.i230:                                      ; preds = %merge9.i, %merge.i229
-  %choices.0.i = phi i32 [ %843, %merge9.i ], [ 0, %merge.i229 ]
-  %844 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, i32 %choices.0.i, i1 zeroext %734, i1 zeroext %733, ptr %2)
-  %.not61.i = icmp eq i32 %844, 0
-  br i1 %.not61.i, label %merge14.i, label %common.ret
+merge5.i239:                                      ; preds = %merge9.i, %merge.i238
+  %choices.0.i = phi i32 [ %845, %merge9.i ], [ 0, %merge.i238 ]
+  %846 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, i32 %choices.0.i, i1 zeroext %736, ptr %2)
+  %.not60.i = icmp eq i32 %846, 0
+  br i1 %.not60.i, label %merge14.i, label %common.ret
 
-merge14.i:                                        ; preds = %merge5.i230
-  %845 = load i8, ptr %313, align 1
-  %846 = trunc i8 %845 to i1
-  br i1 %846, label %then19.i, label %merge18.i
+merge14.i:                                        ; preds = %merge5.i239
+  %847 = load i8, ptr %317, align 1
+  %848 = trunc i8 %847 to i1
+  br i1 %848, label %then19.i, label %merge18.i
 
 then19.i:                                         ; preds = %merge14.i
-  %847 = load ptr, ptr %231, align 8
-  %848 = getelementptr i8, ptr %847, i64 136
-  %849 = load i32, ptr %848, align 4
-  %850 = icmp sgt i32 %849, 0
-  br i1 %850, label %and.lhs.true.i.i, label %merge.i.i231
+  %849 = load ptr, ptr %234, align 8
+  %850 = getelementptr i8, ptr %849, i64 136
+  %851 = load i32, ptr %850, align 4
+  %852 = icmp sgt i32 %851, 0
+  br i1 %852, label %and.lhs.true.i.i, label %merge.i.i240
 
-then.i.i234:                                      ; preds = %and.lhs.true.i.i
-  %851 = load ptr, ptr %294, align 8
-  %852 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, ptr nonnull %313, ptr %851, ptr %2)
-  %.not.i80.i = icmp eq i32 %852, 0
-  br i1 %.not.i80.i, label %merge1.i81.i, label %common.ret
+then.i.i243:                                      ; preds = %and.lhs.true.i.i
+  %853 = load ptr, ptr %298, align 8
+  %854 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull %317, ptr %853, ptr %2)
+  %.not.i79.i = icmp eq i32 %854, 0
+  br i1 %.not.i79.i, label %merge1.i80.i, label %common.ret
 
 and.lhs.true.i.i:                                 ; preds = %then19.i
-  %853 = getelementptr i8, ptr %313, i64 1
-  %854 = load i8, ptr %853, align 1
-  %855 = trunc i8 %854 to i1
-  br i1 %855, label %merge.i.i231, label %then.i.i234
+  %855 = getelementptr i8, ptr %317, i64 1
+  %856 = load i8, ptr %855, align 1
+  %857 = trunc i8 %856 to i1
+  br i1 %857, label %merge.i.i240, label %then.i.i243
 
-merge1.i81.i:                                     ; preds = %then.i.i234
-  %856 = load ptr, ptr %294, align 8
-  %.val43.i.pre.i.i = load ptr, ptr %231, align 8
-  br label %merge.i.i231
+merge1.i80.i:                                     ; preds = %then.i.i243
+  %858 = load ptr, ptr %298, align 8
+  %.val43.i.pre.i.i = load ptr, ptr %234, align 8
+  br label %merge.i.i240
 
-merge.i.i231:                                     ; preds = %merge1.i81.i, %and.lhs.true.i.i, %then19.i
-  %.val43.i.i.i = phi ptr [ %847, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i81.i ], [ %847, %then19.i ]
-  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %856, %merge1.i81.i ], [ null, %then19.i ]
+merge.i.i240:                                     ; preds = %merge1.i80.i, %and.lhs.true.i.i, %then19.i
+  %.val43.i.i.i = phi ptr [ %849, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i80.i ], [ %849, %then19.i ]
+  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %858, %merge1.i80.i ], [ null, %then19.i ]
   call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %args.i.i.i)
-  %857 = load i32, ptr %rows, align 8
-  store i32 %857, ptr %args.i.i.i, align 8
-  %858 = getelementptr i8, ptr %313, i64 1
-  %.val44.i.i.i = load i8, ptr %858, align 1
-  %859 = getelementptr i8, ptr %.val43.i.i.i, i64 132
-  %.val43.val.i.i.i = load i32, ptr %859, align 4
-  %860 = and i8 %.val44.i.i.i, 1
-  %861 = zext nneg i8 %860 to i32
-  %862 = add i32 %.val43.val.i.i.i, %861
-  store i32 %862, ptr %295, align 4
-  %863 = load <2 x i32>, ptr %296, align 4
-  store <2 x i32> %863, ptr %297, align 8
-  %864 = getelementptr i8, ptr %313, i64 248
-  store ptr %864, ptr %298, align 8
-  %865 = getelementptr i8, ptr %313, i64 288
-  store ptr %865, ptr %299, align 8
-  %866 = getelementptr i8, ptr %313, i64 328
-  %867 = load i64, ptr %866, align 8
-  store i64 %867, ptr %300, align 8
-  %868 = getelementptr i8, ptr %313, i64 336
+  %859 = load i32, ptr %rows, align 8
+  store i32 %859, ptr %args.i.i.i, align 8
+  %860 = getelementptr i8, ptr %317, i64 1
+  %.val44.i.i.i = load i8, ptr %860, align 1
+  %861 = getelementptr i8, ptr %.val43.i.i.i, i64 132
+  %.val43.val.i.i.i = load i32, ptr %861, align 4
+  %862 = and i8 %.val44.i.i.i, 1
+  %863 = zext nneg i8 %862 to i32
+  %864 = add i32 %.val43.val.i.i.i, %863
+  store i32 %864, ptr %299, align 4
+  %865 = load <2 x i32>, ptr %300, align 4
+  store <2 x i32> %865, ptr %301, align 8
+  %866 = getelementptr i8, ptr %317, i64 248
+  store ptr %866, ptr %302, align 8
+  %867 = getelementptr i8, ptr %317, i64 288
+  store ptr %867, ptr %303, align 8
+  %868 = getelementptr i8, ptr %317, i64 328
   %869 = load i64, ptr %868, align 8
-  store i64 %869, ptr %301, align 8
-  %870 = getelementptr i8, ptr %313, i64 344
+  store i64 %869, ptr %304, align 8
+  %870 = getelementptr i8, ptr %317, i64 336
   %871 = load i64, ptr %870, align 8
-  store i64 %871, ptr %302, align 8
-  %872 = getelementptr i8, ptr %313, i64 352
+  store i64 %871, ptr %305, align 8
+  %872 = getelementptr i8, ptr %317, i64 344
   %873 = load i64, ptr %872, align 8
-  store i64 %873, ptr %303, align 8
-  store i32 -1, ptr %304, align 8
-  %874 = trunc i8 %.val44.i.i.i to i1
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %305, i8 0, i64 16, i1 false)
-  br i1 %874, label %then.i.i79.i, label %merge.i.i74.i
+  store i64 %873, ptr %306, align 8
+  %874 = getelementptr i8, ptr %317, i64 352
+  %875 = load i64, ptr %874, align 8
+  store i64 %875, ptr %307, align 8
+  store i32 -1, ptr %308, align 8
+  %876 = trunc i8 %.val44.i.i.i to i1
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %309, i8 0, i64 16, i1 false)
+  br i1 %876, label %then.i.i78.i, label %merge.i.i73.i
 
-then.i.i79.i:                                     ; preds = %merge.i.i231
-  %875 = getelementptr i8, ptr %.val43.i.i.i, i64 128
-  %876 = load i32, ptr %875, align 4
-  store i32 %876, ptr %304, align 8
-  store ptr %717, ptr %305, align 8
-  %877 = getelementptr i8, ptr %313, i64 160
-  store ptr %877, ptr %306, align 8
-  br label %merge.i.i74.i
+then.i.i78.i:                                     ; preds = %merge.i.i240
+  %877 = getelementptr i8, ptr %.val43.i.i.i, i64 128
+  %878 = load i32, ptr %877, align 4
+  store i32 %878, ptr %308, align 8
+  store ptr %719, ptr %309, align 8
+  %879 = getelementptr i8, ptr %317, i64 160
+  store ptr %879, ptr %310, align 8
+  br label %merge.i.i73.i
 
-merge.i.i74.i:                                    ; preds = %then.i.i79.i, %merge.i.i231
-  %878 = load <2 x ptr>, ptr %238, align 8, !noalias !30
-  %879 = load ptr, ptr %240, align 8, !noalias !30
-  %880 = load ptr, ptr %288, align 8
-  %881 = shufflevector <2 x ptr> %878, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %882 = insertelement <4 x ptr> %881, ptr %879, i64 2
-  %883 = insertelement <4 x ptr> %882, ptr %880, i64 3
-  store <4 x ptr> %883, ptr %307, align 8
-  %884 = load ptr, ptr %290, align 8
-  store ptr %884, ptr %308, align 8
-  store ptr %initial.0.i.i, ptr %309, align 8
-  %885 = load ptr, ptr %237, align 8
-  store ptr %885, ptr %310, align 8
-  %.val42.i.i.i = load i8, ptr %.sroa.277.0.rows.sroa_idx, align 4
-  %886 = trunc i8 %.val42.i.i.i to i1
-  %887 = select i1 %886, i32 2, i32 1
-  store i32 %887, ptr %311, align 8
-  %888 = load ptr, ptr %149, align 8
-  %.not.i.i.i75.i = icmp eq ptr %888, null
-  br i1 %.not.i.i.i75.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i76.i
+merge.i.i73.i:                                    ; preds = %then.i.i78.i, %merge.i.i240
+  %880 = load <2 x ptr>, ptr %241, align 8, !noalias !30
+  %881 = load ptr, ptr %242, align 8, !noalias !30
+  %882 = load ptr, ptr %292, align 8
+  %883 = shufflevector <2 x ptr> %880, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %884 = insertelement <4 x ptr> %883, ptr %881, i64 2
+  %885 = insertelement <4 x ptr> %884, ptr %882, i64 3
+  store <4 x ptr> %885, ptr %311, align 8
+  %886 = load ptr, ptr %294, align 8
+  store ptr %886, ptr %312, align 8
+  store ptr %initial.0.i.i, ptr %313, align 8
+  %887 = load ptr, ptr %240, align 8
+  store ptr %887, ptr %314, align 8
+  %.val42.i.i.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  %888 = trunc i8 %.val42.i.i.i to i1
+  %889 = select i1 %888, i32 2, i32 1
+  store i32 %889, ptr %315, align 8
+  %890 = load ptr, ptr %152, align 8
+  %.not.i.i.i74.i = icmp eq ptr %890, null
+  br i1 %.not.i.i.i74.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i75.i
 
-"$Rank.watches_operations.exit.i.i.i":            ; preds = %merge.i.i74.i
-  %889 = load i8, ptr %255, align 1
-  %890 = trunc i8 %889 to i1
-  %891 = xor i1 %890, true
+"$Rank.watches_operations.exit.i.i.i":            ; preds = %merge.i.i73.i
+  %891 = load i8, ptr %257, align 1
+  %892 = trunc i8 %891 to i1
+  %893 = xor i1 %892, true
   br label %merge1.i.i.i
 
-then.i.i.i76.i:                                   ; preds = %merge.i.i74.i
-  %892 = getelementptr i8, ptr %888, i64 20
-  %893 = load i32, ptr %892, align 4
-  %894 = getelementptr i8, ptr %888, i64 16
+then.i.i.i75.i:                                   ; preds = %merge.i.i73.i
+  %894 = getelementptr i8, ptr %890, i64 20
   %895 = load i32, ptr %894, align 4
-  %896 = icmp slt i32 %893, %895
-  br i1 %896, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
+  %896 = getelementptr i8, ptr %890, i64 16
+  %897 = load i32, ptr %896, align 4
+  %898 = icmp slt i32 %895, %897
+  br i1 %898, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
-then.i.i.i.i.i:                                   ; preds = %then.i.i.i76.i
-  %897 = getelementptr i8, ptr %888, i64 48
-  %898 = load ptr, ptr %897, align 8
-  %899 = sext i32 %893 to i64
-  %900 = getelementptr ptr, ptr %898, i64 %899
-  store ptr @"$string.49", ptr %900, align 8
-  %901 = load ptr, ptr %888, align 8
-  %902 = getelementptr i8, ptr %901, i64 400
-  %903 = load ptr, ptr %902, align 8
-  %904 = getelementptr i8, ptr %888, i64 8
+then.i.i.i.i.i:                                   ; preds = %then.i.i.i75.i
+  %899 = getelementptr i8, ptr %890, i64 48
+  %900 = load ptr, ptr %899, align 8
+  %901 = sext i32 %895 to i64
+  %902 = getelementptr ptr, ptr %900, i64 %901
+  store ptr @"$string.49", ptr %902, align 8
+  %903 = load ptr, ptr %890, align 8
+  %904 = getelementptr i8, ptr %903, i64 400
   %905 = load ptr, ptr %904, align 8
-  %906 = getelementptr i8, ptr %888, i64 32
+  %906 = getelementptr i8, ptr %890, i64 8
   %907 = load ptr, ptr %906, align 8
-  %908 = load i32, ptr %892, align 4
-  %909 = sext i32 %908 to i64
-  %910 = getelementptr ptr, ptr %907, i64 %909
-  %911 = load ptr, ptr %910, align 8
-  %912 = call i32 %903(ptr %905, ptr %911)
-  %.not.i.i.i.i.i = icmp eq i32 %912, 0
+  %908 = getelementptr i8, ptr %890, i64 32
+  %909 = load ptr, ptr %908, align 8
+  %910 = load i32, ptr %894, align 4
+  %911 = sext i32 %910 to i64
+  %912 = getelementptr ptr, ptr %909, i64 %911
+  %913 = load ptr, ptr %912, align 8
+  %914 = call i32 %905(ptr %907, ptr %913)
+  %.not.i.i.i.i.i = icmp eq i32 %914, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %913 = getelementptr i8, ptr %888, i64 24
-  %914 = load i8, ptr %913, align 1
-  %915 = and i8 %914, 1
+  %915 = getelementptr i8, ptr %890, i64 24
+  %916 = load i8, ptr %915, align 1
+  %917 = and i8 %916, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
-"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i76.i
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %915, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i76.i ]
-  %916 = getelementptr i8, ptr %888, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %916, align 1
+"$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i75.i
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %917, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i75.i ]
+  %918 = getelementptr i8, ptr %890, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %918, align 1
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %.not40.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %891, %"$Rank.watches_operations.exit.i.i.i" ]
-  store ptr @"$string.49", ptr %180, align 8
-  store i32 %332, ptr %181, align 4
-  %917 = load i64, ptr %182, align 8
-  %918 = add i64 %917, 1
-  store i64 %918, ptr %182, align 8
-  %919 = load ptr, ptr %185, align 8
-  %920 = getelementptr i8, ptr %919, i64 296
-  %921 = load ptr, ptr %920, align 8
-  %922 = load ptr, ptr %189, align 8
-  %923 = call i32 %921(ptr %922, ptr nonnull %args.i.i.i)
-  %.val.i.i.i = load i8, ptr %192, align 1
-  %924 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i233 = select i1 %924, i32 9, i32 %923
-  %925 = icmp ne i32 %spec.select.i.i.i.i233, 0
-  %brmerge.i.i.i = or i1 %.not40.i.i.i, %925
+  %.not40.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %893, %"$Rank.watches_operations.exit.i.i.i" ]
+  store ptr @"$string.49", ptr %183, align 8
+  store i32 %336, ptr %184, align 4
+  %919 = load i64, ptr %185, align 8
+  %920 = add i64 %919, 1
+  store i64 %920, ptr %185, align 8
+  %921 = load ptr, ptr %188, align 8
+  %922 = getelementptr i8, ptr %921, i64 296
+  %923 = load ptr, ptr %922, align 8
+  %924 = load ptr, ptr %192, align 8
+  %925 = call i32 %923(ptr %924, ptr nonnull %args.i.i.i)
+  %.val.i.i.i = load i8, ptr %195, align 1
+  %926 = trunc i8 %.val.i.i.i to i1
+  %spec.select.i.i.i.i242 = select i1 %926, i32 9, i32 %925
+  %927 = icmp ne i32 %spec.select.i.i.i.i242, 0
+  %brmerge.i.i.i = or i1 %.not40.i.i.i, %927
   br i1 %brmerge.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i.i
-  %926 = load ptr, ptr %149, align 8
-  %.not.i46.i.i.i = icmp eq ptr %926, null
+  %928 = load ptr, ptr %152, align 8
+  %.not.i46.i.i.i = icmp eq ptr %928, null
   br i1 %.not.i46.i.i.i, label %merge.i.i.i.i, label %then.i47.i.i.i
 
 then.i47.i.i.i:                                   ; preds = %then5.i.i.i
-  %927 = getelementptr i8, ptr %926, i64 20
-  %928 = load i32, ptr %927, align 4
-  %929 = getelementptr i8, ptr %926, i64 16
+  %929 = getelementptr i8, ptr %928, i64 20
   %930 = load i32, ptr %929, align 4
-  %931 = icmp slt i32 %928, %930
-  br i1 %931, label %then.i.i48.i.i.i, label %merge.i.i.i.i
+  %931 = getelementptr i8, ptr %928, i64 16
+  %932 = load i32, ptr %931, align 4
+  %933 = icmp slt i32 %930, %932
+  br i1 %933, label %then.i.i48.i.i.i, label %merge.i.i.i.i
 
 then.i.i48.i.i.i:                                 ; preds = %then.i47.i.i.i
-  %932 = load ptr, ptr %926, align 8
-  %933 = getelementptr i8, ptr %932, i64 400
-  %934 = load ptr, ptr %933, align 8
-  %935 = getelementptr i8, ptr %926, i64 8
+  %934 = load ptr, ptr %928, align 8
+  %935 = getelementptr i8, ptr %934, i64 400
   %936 = load ptr, ptr %935, align 8
-  %937 = getelementptr i8, ptr %926, i64 40
+  %937 = getelementptr i8, ptr %928, i64 8
   %938 = load ptr, ptr %937, align 8
-  %939 = sext i32 %928 to i64
-  %940 = getelementptr ptr, ptr %938, i64 %939
-  %941 = load ptr, ptr %940, align 8
-  %942 = call i32 %934(ptr %936, ptr %941)
-  %.not.i.i49.i.i.i = icmp eq i32 %942, 0
+  %939 = getelementptr i8, ptr %928, i64 40
+  %940 = load ptr, ptr %939, align 8
+  %941 = sext i32 %930 to i64
+  %942 = getelementptr ptr, ptr %940, i64 %941
+  %943 = load ptr, ptr %942, align 8
+  %944 = call i32 %936(ptr %938, ptr %943)
+  %.not.i.i49.i.i.i = icmp eq i32 %944, 0
   br i1 %.not.i.i49.i.i.i, label %or.rhs.i.i50.i.i.i, label %or.end.i.i.i.i.i
 
 or.rhs.i.i50.i.i.i:                               ; preds = %then.i.i48.i.i.i
-  %943 = getelementptr i8, ptr %926, i64 24
-  %944 = load i8, ptr %943, align 1
-  %945 = and i8 %944, 1
+  %945 = getelementptr i8, ptr %928, i64 24
+  %946 = load i8, ptr %945, align 1
+  %947 = and i8 %946, 1
   br label %or.end.i.i.i.i.i
 
 or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i50.i.i.i, %then.i.i48.i.i.i
-  %946 = phi i8 [ 1, %then.i.i48.i.i.i ], [ %945, %or.rhs.i.i50.i.i.i ]
-  %947 = getelementptr i8, ptr %926, i64 24
-  store i8 %946, ptr %947, align 1
-  %948 = load i32, ptr %927, align 4
-  %949 = add i32 %948, 1
-  store i32 %949, ptr %927, align 4
+  %948 = phi i8 [ 1, %then.i.i48.i.i.i ], [ %947, %or.rhs.i.i50.i.i.i ]
+  %949 = getelementptr i8, ptr %928, i64 24
+  store i8 %948, ptr %949, align 1
+  %950 = load i32, ptr %929, align 4
+  %951 = add i32 %950, 1
+  store i32 %951, ptr %929, align 4
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i47.i.i.i, %then5.i.i.i
-  %950 = load i8, ptr %255, align 1
-  %951 = trunc i8 %950 to i1
-  br i1 %951, label %then2.i.i.i.i, label %"$routed_experts.exit.i.i"
+  %952 = load i8, ptr %257, align 1
+  %953 = trunc i8 %952 to i1
+  br i1 %953, label %then2.i.i.i.i, label %"$routed_experts.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %952 = load ptr, ptr %185, align 8
-  %953 = getelementptr i8, ptr %952, i64 136
-  %954 = load ptr, ptr %953, align 8
-  %955 = load ptr, ptr %189, align 8
-  %956 = call i32 %954(ptr %955)
+  %954 = load ptr, ptr %188, align 8
+  %955 = getelementptr i8, ptr %954, i64 136
+  %956 = load ptr, ptr %955, align 8
+  %957 = load ptr, ptr %192, align 8
+  %958 = call i32 %956(ptr %957)
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge1.i.i.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i233, %merge1.i.i.i ], [ %956, %then2.i.i.i.i ]
-  %.not.i.i78.i = icmp eq i32 %code.0.i.i.i, 0
-  br i1 %.not.i.i78.i, label %"$routed_experts.exit.i.i", label %then8.i.i.i
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i242, %merge1.i.i.i ], [ %958, %then2.i.i.i.i ]
+  %.not.i.i77.i = icmp eq i32 %code.0.i.i.i, 0
+  br i1 %.not.i.i77.i, label %"$routed_experts.exit.i.i", label %then8.i.i.i
 
 then8.i.i.i:                                      ; preds = %merge4.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %957 = load ptr, ptr %185, align 8
-  %958 = getelementptr i8, ptr %957, i64 64
-  %959 = load ptr, ptr %958, align 8
-  %960 = load ptr, ptr %189, align 8
-  call void %959(ptr %960, ptr nonnull %cause.i.i.i.i)
+  %959 = load ptr, ptr %188, align 8
+  %960 = getelementptr i8, ptr %959, i64 64
+  %961 = load ptr, ptr %960, align 8
+  %962 = load ptr, ptr %192, align 8
+  call void %961(ptr %962, ptr nonnull %cause.i.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   br label %"$routed_experts.exit.i.i"
@@ -10127,236 +10132,286 @@ then8.i.i.i:                                      ; preds = %merge4.i.i.i
   br label %"$feed_forward_block.exit"
 
 merge18.i:                                        ; preds = %merge14.i
-  %961 = load ptr, ptr %237, align 8
-  %962 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %332, ptr nonnull %313, ptr %961, ptr %2)
+  %963 = load ptr, ptr %240, align 8
+  %964 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull %317, ptr %963, ptr %2)
   br label %"$feed_forward_block.exit"
 
 "$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge18.i
-  %common.ret.op.i228 = phi i32 [ %962, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
-  %.not107 = icmp eq i32 %common.ret.op.i228, 0
-  br i1 %.not107, label %forcond, label %common.ret
+  %common.ret.op.i237 = phi i32 [ %964, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
+  %.not117 = icmp eq i32 %common.ret.op.i237, 0
+  br i1 %.not117, label %forcond, label %common.ret
 
-merge9:                                           ; preds = %forcond, %merge5
-  %963 = getelementptr i8, ptr %0, i64 1624
-  %964 = load ptr, ptr %963, align 8
-  %965 = getelementptr i8, ptr %0, i64 88
-  %966 = load ptr, ptr %965, align 8
-  %967 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 -1, ptr %964, ptr %966, i1 zeroext true, i1 zeroext false, ptr %2)
-  %.not.i255 = icmp eq i32 %967, 0
-  br i1 %.not.i255, label %merge.i257, label %common.ret
-
-merge.i257:                                       ; preds = %merge9
-  %968 = getelementptr i8, ptr %0, i64 136
-  %969 = load i8, ptr %968, align 1
-  %970 = trunc i8 %969 to i1
-  br i1 %970, label %then2.i261, label %merge1.i258
-
-then2.i261:                                       ; preds = %merge.i257
-  %971 = getelementptr i8, ptr %1, i64 16
-  %972 = load i32, ptr %971, align 4
-  %973 = getelementptr i8, ptr %0, i64 1776
-  %974 = load ptr, ptr %973, align 8
-  %.val40.i = load ptr, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  %975 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val40.i, i32 0, i32 %972, ptr %974, ptr %2)
-  %.not35.i = icmp eq i32 %975, 0
-  br i1 %.not35.i, label %merge5.i262, label %common.ret
-
-merge5.i262:                                      ; preds = %then2.i261
-  %.val41.i = load i32, ptr %971, align 4
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i.i254)
-  %976 = sext i32 %.val41.i to i64
-  store i64 %976, ptr %args.i.i254, align 8
-  %977 = getelementptr i8, ptr %0, i64 156
-  %978 = load i32, ptr %977, align 4
-  %979 = sext i32 %978 to i64
-  %980 = shl nsw i64 %979, 2
-  %981 = getelementptr inbounds i8, ptr %args.i.i254, i64 8
-  store i64 %980, ptr %981, align 8
-  %982 = getelementptr inbounds i8, ptr %args.i.i254, i64 16
-  %983 = load <2 x ptr>, ptr %973, align 8
-  store <2 x ptr> %983, ptr %982, align 8
-  %984 = load ptr, ptr %149, align 8
-  %.not.i.i.i263 = icmp eq ptr %984, null
-  br i1 %.not.i.i.i263, label %"$Rank.watches_operations.exit.i.i283", label %then.i.i.i264
-
-"$Rank.watches_operations.exit.i.i283":           ; preds = %merge5.i262
-  %985 = getelementptr i8, ptr %0, i64 1992
-  %986 = load i8, ptr %985, align 1
-  %987 = trunc i8 %986 to i1
-  %988 = xor i1 %987, true
-  br label %merge.i.i267
-
-then.i.i.i264:                                    ; preds = %merge5.i262
-  %989 = getelementptr i8, ptr %984, i64 20
-  %990 = load i32, ptr %989, align 4
-  %991 = getelementptr i8, ptr %984, i64 16
-  %992 = load i32, ptr %991, align 4
-  %993 = icmp slt i32 %990, %992
-  br i1 %993, label %then.i.i.i.i280, label %"$Profile.begin_operation.exit.i.i.i265"
-
-then.i.i.i.i280:                                  ; preds = %then.i.i.i264
-  %994 = getelementptr i8, ptr %984, i64 48
-  %995 = load ptr, ptr %994, align 8
-  %996 = sext i32 %990 to i64
-  %997 = getelementptr ptr, ptr %995, i64 %996
-  store ptr @"$string.51", ptr %997, align 8
-  %998 = load ptr, ptr %984, align 8
-  %999 = getelementptr i8, ptr %998, i64 400
-  %1000 = load ptr, ptr %999, align 8
-  %1001 = getelementptr i8, ptr %984, i64 8
-  %1002 = load ptr, ptr %1001, align 8
-  %1003 = getelementptr i8, ptr %984, i64 32
-  %1004 = load ptr, ptr %1003, align 8
-  %1005 = load i32, ptr %989, align 4
-  %1006 = sext i32 %1005 to i64
-  %1007 = getelementptr ptr, ptr %1004, i64 %1006
-  %1008 = load ptr, ptr %1007, align 8
-  %1009 = call i32 %1000(ptr %1002, ptr %1008)
-  %.not.i.i.i.i281 = icmp eq i32 %1009, 0
-  br i1 %.not.i.i.i.i281, label %or.rhs.i.i.i.i282, label %"$Profile.begin_operation.exit.i.i.i265"
-
-or.rhs.i.i.i.i282:                                ; preds = %then.i.i.i.i280
-  %1010 = getelementptr i8, ptr %984, i64 24
-  %1011 = load i8, ptr %1010, align 1
-  %1012 = and i8 %1011, 1
-  br label %"$Profile.begin_operation.exit.i.i.i265"
-
-"$Profile.begin_operation.exit.i.i.i265":         ; preds = %or.rhs.i.i.i.i282, %then.i.i.i.i280, %then.i.i.i264
-  %.sink.i.i.i.i266 = phi i8 [ 1, %then.i.i.i.i280 ], [ %1012, %or.rhs.i.i.i.i282 ], [ 1, %then.i.i.i264 ]
-  %1013 = getelementptr i8, ptr %984, i64 24
-  store i8 %.sink.i.i.i.i266, ptr %1013, align 1
-  br label %merge.i.i267
-
-merge.i.i267:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i265", %"$Rank.watches_operations.exit.i.i283"
-  %.not22.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i265" ], [ %988, %"$Rank.watches_operations.exit.i.i283" ]
-  store ptr @"$string.51", ptr %180, align 8
-  store i32 -1, ptr %181, align 4
-  %1014 = load i64, ptr %182, align 8
-  %1015 = add i64 %1014, 1
-  store i64 %1015, ptr %182, align 8
-  %1016 = load ptr, ptr %185, align 8
-  %1017 = getelementptr i8, ptr %1016, i64 312
-  %1018 = load ptr, ptr %1017, align 8
-  %1019 = load ptr, ptr %189, align 8
-  %1020 = call i32 %1018(ptr %1019, ptr nonnull %args.i.i254)
-  %.val.i.i268 = load i8, ptr %192, align 1
-  %1021 = trunc i8 %.val.i.i268 to i1
-  %spec.select.i.i.i269 = select i1 %1021, i32 9, i32 %1020
-  %1022 = icmp ne i32 %spec.select.i.i.i269, 0
-  %brmerge.i.i270 = or i1 %.not22.i.i, %1022
-  br i1 %brmerge.i.i270, label %merge1.i.i275, label %then2.i.i271
-
-then2.i.i271:                                     ; preds = %merge.i.i267
-  %1023 = load ptr, ptr %149, align 8
-  %.not.i25.i.i = icmp eq ptr %1023, null
-  br i1 %.not.i25.i.i, label %merge.i.i.i272, label %then.i26.i.i
-
-then.i26.i.i:                                     ; preds = %then2.i.i271
-  %1024 = getelementptr i8, ptr %1023, i64 20
-  %1025 = load i32, ptr %1024, align 4
-  %1026 = getelementptr i8, ptr %1023, i64 16
-  %1027 = load i32, ptr %1026, align 4
-  %1028 = icmp slt i32 %1025, %1027
-  br i1 %1028, label %then.i.i27.i.i, label %merge.i.i.i272
-
-then.i.i27.i.i:                                   ; preds = %then.i26.i.i
-  %1029 = load ptr, ptr %1023, align 8
-  %1030 = getelementptr i8, ptr %1029, i64 400
-  %1031 = load ptr, ptr %1030, align 8
-  %1032 = getelementptr i8, ptr %1023, i64 8
-  %1033 = load ptr, ptr %1032, align 8
-  %1034 = getelementptr i8, ptr %1023, i64 40
-  %1035 = load ptr, ptr %1034, align 8
-  %1036 = sext i32 %1025 to i64
-  %1037 = getelementptr ptr, ptr %1035, i64 %1036
-  %1038 = load ptr, ptr %1037, align 8
-  %1039 = call i32 %1031(ptr %1033, ptr %1038)
-  %.not.i.i28.i.i = icmp eq i32 %1039, 0
-  br i1 %.not.i.i28.i.i, label %or.rhs.i.i29.i.i, label %or.end.i.i.i.i279
-
-or.rhs.i.i29.i.i:                                 ; preds = %then.i.i27.i.i
-  %1040 = getelementptr i8, ptr %1023, i64 24
-  %1041 = load i8, ptr %1040, align 1
-  %1042 = and i8 %1041, 1
-  br label %or.end.i.i.i.i279
-
-or.end.i.i.i.i279:                                ; preds = %or.rhs.i.i29.i.i, %then.i.i27.i.i
-  %1043 = phi i8 [ 1, %then.i.i27.i.i ], [ %1042, %or.rhs.i.i29.i.i ]
-  %1044 = getelementptr i8, ptr %1023, i64 24
-  store i8 %1043, ptr %1044, align 1
-  %1045 = load i32, ptr %1024, align 4
-  %1046 = add i32 %1045, 1
-  store i32 %1046, ptr %1024, align 4
-  br label %merge.i.i.i272
-
-merge.i.i.i272:                                   ; preds = %or.end.i.i.i.i279, %then.i26.i.i, %then2.i.i271
-  %1047 = getelementptr i8, ptr %0, i64 1992
-  %1048 = load i8, ptr %1047, align 1
-  %1049 = trunc i8 %1048 to i1
-  br i1 %1049, label %then2.i.i.i274, label %"$exchange_logits.exit.i"
-
-then2.i.i.i274:                                   ; preds = %merge.i.i.i272
-  %1050 = load ptr, ptr %185, align 8
-  %1051 = getelementptr i8, ptr %1050, i64 136
-  %1052 = load ptr, ptr %1051, align 8
-  %1053 = load ptr, ptr %189, align 8
-  %1054 = call i32 %1052(ptr %1053)
-  br label %merge1.i.i275
-
-merge1.i.i275:                                    ; preds = %then2.i.i.i274, %merge.i.i267
-  %code.0.i.i276 = phi i32 [ %spec.select.i.i.i269, %merge.i.i267 ], [ %1054, %then2.i.i.i274 ]
-  %.not.i.i277 = icmp eq i32 %code.0.i.i276, 0
-  br i1 %.not.i.i277, label %"$exchange_logits.exit.i", label %then5.i.i278
-
-then5.i.i278:                                     ; preds = %merge1.i.i275
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i253)
-  store i8 0, ptr %cause.i.i.i253, align 8
-  %1055 = load ptr, ptr %185, align 8
-  %1056 = getelementptr i8, ptr %1055, i64 64
-  %1057 = load ptr, ptr %1056, align 8
-  %1058 = load ptr, ptr %189, align 8
-  call void %1057(ptr %1058, ptr nonnull %cause.i.i.i253)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i253, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i253)
-  br label %"$exchange_logits.exit.i"
-
-"$exchange_logits.exit.i":                        ; preds = %then5.i.i278, %merge1.i.i275, %merge.i.i.i272
-  %common.ret.op.i.i273 = phi i32 [ %code.0.i.i276, %then5.i.i278 ], [ 0, %merge1.i.i275 ], [ 0, %merge.i.i.i272 ]
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i.i254)
+merge14:                                          ; preds = %forcond, %merge10
+  %965 = call fastcc i32 @"$logits"(ptr nonnull %0, ptr nonnull %1, ptr nonnull %rows, ptr %2)
   br label %common.ret
+}
 
-merge1.i258:                                      ; preds = %merge.i257
-  %.val.i259 = load i32, ptr %0, align 4
-  %.val36.i = load i32, ptr %108, align 4
-  %1059 = getelementptr i8, ptr %1, i64 16
-  %.val37.i = load i32, ptr %1059, align 4
-  %1060 = sext i32 %.val37.i to i64
-  %1061 = sext i32 %.val36.i to i64
-  %1062 = add nsw i64 %1061, -1
-  %1063 = add nsw i64 %1062, %1060
-  %1064 = sdiv i64 %1063, %1061
-  %1065 = trunc i64 %1064 to i32
-  %1066 = mul i32 %.val.i259, %1065
-  %1067 = call i32 @llvm.smax.i32(i32 %1066, i32 0)
-  %1068 = call i32 @llvm.smin.i32(i32 %1067, i32 %.val37.i)
-  %1069 = sub i32 %.val37.i, %1068
-  %1070 = call i32 @llvm.smax.i32(i32 %1069, i32 0)
-  %1071 = call i32 @llvm.smin.i32(i32 %1070, i32 %1065)
-  %1072 = icmp eq i32 %1071, 0
-  br i1 %1072, label %common.ret, label %merge10.i260
+define internal fastcc i32 @"$gather_shares"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, i32 %3, i1 zeroext %4, ptr %5) unnamed_addr {
+entry:
+  %cause.i = alloca %4, align 8
+  %args = alloca %22, align 8
+  %6 = getelementptr i8, ptr %1, i64 4
+  %7 = load i8, ptr %6, align 1
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %merge, label %common.ret
 
-merge10.i260:                                     ; preds = %merge1.i258
-  %1073 = getelementptr i8, ptr %0, i64 1784
-  %1074 = load ptr, ptr %1073, align 8
-  %.val39.i = load ptr, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  %1075 = call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val39.i, i32 %1068, i32 %1071, ptr %1074, ptr %2)
+common.ret:                                       ; preds = %merge.i, %merge10, %entry, %then14
+  %common.ret.op = phi i32 [ %code.0, %then14 ], [ 0, %entry ], [ 0, %merge10 ], [ 0, %merge.i ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %9 = getelementptr i8, ptr %0, i64 4
+  %.val43 = load i32, ptr %9, align 4
+  %.val44 = load i32, ptr %1, align 4
+  %10 = sext i32 %.val44 to i64
+  %11 = sext i32 %.val43 to i64
+  %12 = add nsw i64 %11, -1
+  %13 = add nsw i64 %12, %10
+  %14 = sdiv i64 %13, %11
+  %sext = shl i64 %14, 32
+  %15 = ashr exact i64 %sext, 32
+  store i64 %15, ptr %args, align 8
+  %16 = getelementptr inbounds i8, ptr %args, i64 8
+  store i32 0, ptr %16, align 8
+  br i1 %4, label %then2, label %merge1
+
+then2:                                            ; preds = %merge
+  %17 = getelementptr i8, ptr %0, i64 8
+  %.val45 = load i32, ptr %17, align 4
+  %18 = getelementptr i8, ptr %0, i64 32
+  %.val46 = load ptr, ptr %18, align 8
+  %19 = getelementptr i8, ptr %.val46, i64 64
+  %.val46.val = load i32, ptr %19, align 4
+  %20 = icmp ult i32 %.val45, 32
+  br i1 %20, label %switch.hole_check, label %merge53.i.i
+
+merge53.i.i:                                      ; preds = %switch.hole_check, %then2
+  %21 = icmp eq i32 %.val45, 32
+  %spec.select.i.i = select i1 %21, i64 8, i64 0
+  br label %"$hidden_row_bytes.exit"
+
+switch.hole_check:                                ; preds = %then2
+  %switch.shifted = lshr i32 -1048569, %.val45
+  %switch.lobit = trunc i32 %switch.shifted to i1
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
+
+switch.lookup:                                    ; preds = %switch.hole_check
+  %22 = zext nneg i32 %.val45 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %22
+  %switch.load = load i64, ptr %switch.gep, align 8
+  br label %"$hidden_row_bytes.exit"
+
+"$hidden_row_bytes.exit":                         ; preds = %switch.lookup, %merge53.i.i
+  %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
+  %23 = sext i32 %.val46.val to i64
+  %24 = mul nsw i64 %common.ret.op.i.i, %23
+  %25 = getelementptr i8, ptr %0, i64 1656
+  %26 = load ptr, ptr %25, align 8
+  %27 = getelementptr i8, ptr %0, i64 1632
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr inbounds i8, ptr %args, i64 16
+  store i64 %24, ptr %29, align 8
+  %.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %args, i64 24
+  store ptr %26, ptr %.sroa.25.0..sroa_idx.i, align 8
+  %.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %args, i64 32
+  store ptr %28, ptr %.sroa.3.0..sroa_idx.i, align 8
+  store i32 1, ptr %16, align 8
+  br label %merge1
+
+merge1:                                           ; preds = %merge, %"$hidden_row_bytes.exit"
+  %30 = phi i32 [ 0, %merge ], [ 1, %"$hidden_row_bytes.exit" ]
+  %31 = icmp sgt i32 %3, 0
+  br i1 %31, label %then5, label %merge4
+
+then5:                                            ; preds = %merge1
+  %32 = zext nneg i32 %3 to i64
+  %33 = shl nuw nsw i64 %32, 2
+  %34 = getelementptr i8, ptr %0, i64 1760
+  %35 = load ptr, ptr %34, align 8
+  %36 = getelementptr i8, ptr %0, i64 1744
+  %37 = load ptr, ptr %36, align 8
+  %38 = getelementptr inbounds i8, ptr %args, i64 16
+  %39 = zext nneg i32 %30 to i64
+  %40 = getelementptr %23, ptr %38, i64 %39
+  store i64 %33, ptr %40, align 8
+  %.sroa.25.0..sroa_idx.i47 = getelementptr inbounds i8, ptr %40, i64 8
+  store ptr %35, ptr %.sroa.25.0..sroa_idx.i47, align 8
+  %.sroa.3.0..sroa_idx.i48 = getelementptr inbounds i8, ptr %40, i64 16
+  store ptr %37, ptr %.sroa.3.0..sroa_idx.i48, align 8
+  %41 = getelementptr i8, ptr %0, i64 1768
+  %42 = load ptr, ptr %41, align 8
+  %43 = getelementptr i8, ptr %0, i64 1752
+  %44 = load ptr, ptr %43, align 8
+  %45 = zext nneg i32 %30 to i64
+  %46 = getelementptr %23, ptr %38, i64 %45
+  %47 = getelementptr i8, ptr %46, i64 24
+  store i64 %33, ptr %47, align 8
+  %.sroa.25.0..sroa_idx.i49 = getelementptr i8, ptr %46, i64 32
+  store ptr %42, ptr %.sroa.25.0..sroa_idx.i49, align 8
+  %.sroa.3.0..sroa_idx.i50 = getelementptr i8, ptr %46, i64 40
+  store ptr %44, ptr %.sroa.3.0..sroa_idx.i50, align 8
+  %48 = or disjoint i32 %30, 2
+  store i32 %48, ptr %16, align 8
+  br label %merge4
+
+merge4:                                           ; preds = %merge1, %then5
+  %49 = getelementptr i8, ptr %0, i64 1984
+  %50 = load ptr, ptr %49, align 8
+  %.not.i = icmp eq ptr %50, null
+  br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
+
+"$Rank.watches_operations.exit":                  ; preds = %merge4
+  %51 = getelementptr i8, ptr %0, i64 1992
+  %52 = load i8, ptr %51, align 1
+  %53 = trunc i8 %52 to i1
+  %54 = xor i1 %53, true
+  br label %merge7
+
+then.i:                                           ; preds = %merge4
+  %55 = getelementptr i8, ptr %50, i64 20
+  %56 = load i32, ptr %55, align 4
+  %57 = getelementptr i8, ptr %50, i64 16
+  %58 = load i32, ptr %57, align 4
+  %59 = icmp slt i32 %56, %58
+  br i1 %59, label %then.i.i, label %"$Profile.begin_operation.exit.i"
+
+then.i.i:                                         ; preds = %then.i
+  %60 = getelementptr i8, ptr %50, i64 48
+  %61 = load ptr, ptr %60, align 8
+  %62 = sext i32 %56 to i64
+  %63 = getelementptr ptr, ptr %61, i64 %62
+  store ptr @"$string.13", ptr %63, align 8
+  %64 = load ptr, ptr %50, align 8
+  %65 = getelementptr i8, ptr %64, i64 400
+  %66 = load ptr, ptr %65, align 8
+  %67 = getelementptr i8, ptr %50, i64 8
+  %68 = load ptr, ptr %67, align 8
+  %69 = getelementptr i8, ptr %50, i64 32
+  %70 = load ptr, ptr %69, align 8
+  %71 = load i32, ptr %55, align 4
+  %72 = sext i32 %71 to i64
+  %73 = getelementptr ptr, ptr %70, i64 %72
+  %74 = load ptr, ptr %73, align 8
+  %75 = tail call i32 %66(ptr %68, ptr %74)
+  %.not.i.i = icmp eq i32 %75, 0
+  br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
+
+or.rhs.i.i:                                       ; preds = %then.i.i
+  %76 = getelementptr i8, ptr %50, i64 24
+  %77 = load i8, ptr %76, align 1
+  %78 = and i8 %77, 1
+  br label %"$Profile.begin_operation.exit.i"
+
+"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %78, %or.rhs.i.i ], [ 1, %then.i ]
+  %79 = getelementptr i8, ptr %50, i64 24
+  store i8 %.sink.i.i, ptr %79, align 1
+  br label %merge7
+
+merge7:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
+  %.not41 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %54, %"$Rank.watches_operations.exit" ]
+  %80 = getelementptr i8, ptr %0, i64 2000
+  store ptr @"$string.13", ptr %80, align 8
+  %81 = getelementptr i8, ptr %0, i64 2008
+  store i32 %2, ptr %81, align 4
+  %82 = getelementptr i8, ptr %0, i64 2016
+  %83 = load i64, ptr %82, align 8
+  %84 = add i64 %83, 1
+  store i64 %84, ptr %82, align 8
+  %85 = getelementptr i8, ptr %0, i64 16
+  %86 = load ptr, ptr %85, align 8
+  %87 = getelementptr i8, ptr %86, i64 304
+  %88 = load ptr, ptr %87, align 8
+  %89 = getelementptr i8, ptr %0, i64 24
+  %90 = load ptr, ptr %89, align 8
+  %91 = call i32 %88(ptr %90, ptr nonnull %args)
+  %92 = getelementptr i8, ptr %0, i64 1993
+  %.val = load i8, ptr %92, align 1
+  %93 = trunc i8 %.val to i1
+  %spec.select.i = select i1 %93, i32 9, i32 %91
+  %94 = icmp ne i32 %spec.select.i, 0
+  %brmerge = or i1 %.not41, %94
+  br i1 %brmerge, label %merge10, label %then11
+
+then11:                                           ; preds = %merge7
+  %95 = load ptr, ptr %49, align 8
+  %.not.i52 = icmp eq ptr %95, null
+  br i1 %.not.i52, label %merge.i, label %then.i53
+
+then.i53:                                         ; preds = %then11
+  %96 = getelementptr i8, ptr %95, i64 20
+  %97 = load i32, ptr %96, align 4
+  %98 = getelementptr i8, ptr %95, i64 16
+  %99 = load i32, ptr %98, align 4
+  %100 = icmp slt i32 %97, %99
+  br i1 %100, label %then.i.i54, label %merge.i
+
+then.i.i54:                                       ; preds = %then.i53
+  %101 = load ptr, ptr %95, align 8
+  %102 = getelementptr i8, ptr %101, i64 400
+  %103 = load ptr, ptr %102, align 8
+  %104 = getelementptr i8, ptr %95, i64 8
+  %105 = load ptr, ptr %104, align 8
+  %106 = getelementptr i8, ptr %95, i64 40
+  %107 = load ptr, ptr %106, align 8
+  %108 = sext i32 %97 to i64
+  %109 = getelementptr ptr, ptr %107, i64 %108
+  %110 = load ptr, ptr %109, align 8
+  %111 = call i32 %103(ptr %105, ptr %110)
+  %.not.i.i55 = icmp eq i32 %111, 0
+  br i1 %.not.i.i55, label %or.rhs.i.i56, label %or.end.i.i
+
+or.rhs.i.i56:                                     ; preds = %then.i.i54
+  %112 = getelementptr i8, ptr %95, i64 24
+  %113 = load i8, ptr %112, align 1
+  %114 = and i8 %113, 1
+  br label %or.end.i.i
+
+or.end.i.i:                                       ; preds = %or.rhs.i.i56, %then.i.i54
+  %115 = phi i8 [ 1, %then.i.i54 ], [ %114, %or.rhs.i.i56 ]
+  %116 = getelementptr i8, ptr %95, i64 24
+  store i8 %115, ptr %116, align 1
+  %117 = load i32, ptr %96, align 4
+  %118 = add i32 %117, 1
+  store i32 %118, ptr %96, align 4
+  br label %merge.i
+
+merge.i:                                          ; preds = %or.end.i.i, %then.i53, %then11
+  %119 = getelementptr i8, ptr %0, i64 1992
+  %120 = load i8, ptr %119, align 1
+  %121 = trunc i8 %120 to i1
+  br i1 %121, label %then2.i, label %common.ret
+
+then2.i:                                          ; preds = %merge.i
+  %122 = load ptr, ptr %85, align 8
+  %123 = getelementptr i8, ptr %122, i64 136
+  %124 = load ptr, ptr %123, align 8
+  %125 = load ptr, ptr %89, align 8
+  %126 = call i32 %124(ptr %125)
+  br label %merge10
+
+merge10:                                          ; preds = %then2.i, %merge7
+  %code.0 = phi i32 [ %spec.select.i, %merge7 ], [ %126, %then2.i ]
+  %.not = icmp eq i32 %code.0, 0
+  br i1 %.not, label %common.ret, label %then14
+
+then14:                                           ; preds = %merge10
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
+  store i8 0, ptr %cause.i, align 8
+  %127 = load ptr, ptr %85, align 8
+  %128 = getelementptr i8, ptr %127, i64 64
+  %129 = load ptr, ptr %128, align 8
+  %130 = load ptr, ptr %89, align 8
+  call void %129(ptr %130, ptr nonnull %cause.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %5)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
 
 define internal fastcc i32 @"$reduce_add_norm"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, i1 zeroext %5, i1 zeroext %6, ptr %7) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %40, align 8
+  %args = alloca %39, align 8
   %8 = load i32, ptr %1, align 4
   store i32 %8, ptr %args, align 8
   %9 = getelementptr i8, ptr %0, i64 32
@@ -10398,154 +10453,151 @@ entry:
 
 then:                                             ; preds = %entry
   %34 = getelementptr i8, ptr %0, i64 1656
-  %35 = getelementptr i8, ptr %0, i64 1672
-  %36 = load ptr, ptr %35, align 8, !noalias !36
-  %spec.select4.i40 = select i1 %6, ptr %36, ptr null
-  %37 = load <2 x ptr>, ptr %34, align 8, !noalias !36
-  %38 = select <2 x i1> %28, <2 x ptr> %37, <2 x ptr> zeroinitializer
-  store <2 x ptr> %38, ptr %25, align 8
-  store ptr %spec.select4.i40, ptr %.sroa.356.0..sroa_idx, align 8
+  %35 = load ptr, ptr %34, align 8, !noalias !34
+  %spec.select75 = select i1 %5, ptr %35, ptr null
+  store ptr %spec.select75, ptr %25, align 8
+  store ptr %spec.select4.i, ptr %.sroa.356.0..sroa_idx, align 8
   store i32 1, ptr %30, align 8
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %39 = getelementptr i8, ptr %0, i64 1984
-  %40 = load ptr, ptr %39, align 8
-  %.not.i = icmp eq ptr %40, null
+  %36 = getelementptr i8, ptr %0, i64 1984
+  %37 = load ptr, ptr %36, align 8
+  %.not.i = icmp eq ptr %37, null
   br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i47
 
 "$Rank.watches_operations.exit":                  ; preds = %merge
-  %41 = getelementptr i8, ptr %0, i64 1992
-  %42 = load i8, ptr %41, align 1
-  %43 = trunc i8 %42 to i1
-  %44 = xor i1 %43, true
+  %38 = getelementptr i8, ptr %0, i64 1992
+  %39 = load i8, ptr %38, align 1
+  %40 = trunc i8 %39 to i1
+  %41 = xor i1 %40, true
   br label %merge1
 
 then.i47:                                         ; preds = %merge
-  %45 = getelementptr i8, ptr %40, i64 20
-  %46 = load i32, ptr %45, align 4
-  %47 = getelementptr i8, ptr %40, i64 16
-  %48 = load i32, ptr %47, align 4
-  %49 = icmp slt i32 %46, %48
-  br i1 %49, label %then.i.i, label %"$Profile.begin_operation.exit.i"
+  %42 = getelementptr i8, ptr %37, i64 20
+  %43 = load i32, ptr %42, align 4
+  %44 = getelementptr i8, ptr %37, i64 16
+  %45 = load i32, ptr %44, align 4
+  %46 = icmp slt i32 %43, %45
+  br i1 %46, label %then.i.i, label %"$Profile.begin_operation.exit.i"
 
 then.i.i:                                         ; preds = %then.i47
-  %50 = getelementptr i8, ptr %40, i64 48
-  %51 = load ptr, ptr %50, align 8
-  %52 = sext i32 %46 to i64
-  %53 = getelementptr ptr, ptr %51, i64 %52
-  store ptr @"$string.37", ptr %53, align 8
-  %54 = load ptr, ptr %40, align 8
-  %55 = getelementptr i8, ptr %54, i64 400
-  %56 = load ptr, ptr %55, align 8
-  %57 = getelementptr i8, ptr %40, i64 8
-  %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %40, i64 32
-  %60 = load ptr, ptr %59, align 8
-  %61 = load i32, ptr %45, align 4
-  %62 = sext i32 %61 to i64
-  %63 = getelementptr ptr, ptr %60, i64 %62
-  %64 = load ptr, ptr %63, align 8
-  %65 = tail call i32 %56(ptr %58, ptr %64)
-  %.not.i.i = icmp eq i32 %65, 0
+  %47 = getelementptr i8, ptr %37, i64 48
+  %48 = load ptr, ptr %47, align 8
+  %49 = sext i32 %43 to i64
+  %50 = getelementptr ptr, ptr %48, i64 %49
+  store ptr @"$string.37", ptr %50, align 8
+  %51 = load ptr, ptr %37, align 8
+  %52 = getelementptr i8, ptr %51, i64 400
+  %53 = load ptr, ptr %52, align 8
+  %54 = getelementptr i8, ptr %37, i64 8
+  %55 = load ptr, ptr %54, align 8
+  %56 = getelementptr i8, ptr %37, i64 32
+  %57 = load ptr, ptr %56, align 8
+  %58 = load i32, ptr %42, align 4
+  %59 = sext i32 %58 to i64
+  %60 = getelementptr ptr, ptr %57, i64 %59
+  %61 = load ptr, ptr %60, align 8
+  %62 = tail call i32 %53(ptr %55, ptr %61)
+  %.not.i.i = icmp eq i32 %62, 0
   br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
 
 or.rhs.i.i:                                       ; preds = %then.i.i
-  %66 = getelementptr i8, ptr %40, i64 24
-  %67 = load i8, ptr %66, align 1
-  %68 = and i8 %67, 1
+  %63 = getelementptr i8, ptr %37, i64 24
+  %64 = load i8, ptr %63, align 1
+  %65 = and i8 %64, 1
   br label %"$Profile.begin_operation.exit.i"
 
 "$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i47
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %68, %or.rhs.i.i ], [ 1, %then.i47 ]
-  %69 = getelementptr i8, ptr %40, i64 24
-  store i8 %.sink.i.i, ptr %69, align 1
+  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %65, %or.rhs.i.i ], [ 1, %then.i47 ]
+  %66 = getelementptr i8, ptr %37, i64 24
+  store i8 %.sink.i.i, ptr %66, align 1
   br label %merge1
 
 merge1:                                           ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not30 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %44, %"$Rank.watches_operations.exit" ]
-  %70 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.37", ptr %70, align 8
-  %71 = getelementptr i8, ptr %0, i64 2008
-  store i32 %2, ptr %71, align 4
-  %72 = getelementptr i8, ptr %0, i64 2016
-  %73 = load i64, ptr %72, align 8
-  %74 = add i64 %73, 1
-  store i64 %74, ptr %72, align 8
-  %75 = getelementptr i8, ptr %0, i64 16
-  %76 = load ptr, ptr %75, align 8
-  %77 = getelementptr i8, ptr %76, i64 256
-  %78 = load ptr, ptr %77, align 8
-  %79 = getelementptr i8, ptr %0, i64 24
-  %80 = load ptr, ptr %79, align 8
-  %81 = call i32 %78(ptr %80, ptr nonnull %args)
-  %82 = getelementptr i8, ptr %0, i64 1993
-  %.val = load i8, ptr %82, align 1
-  %83 = trunc i8 %.val to i1
-  %spec.select.i48 = select i1 %83, i32 9, i32 %81
-  %84 = icmp ne i32 %spec.select.i48, 0
-  %brmerge = or i1 %.not30, %84
+  %.not30 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %41, %"$Rank.watches_operations.exit" ]
+  %67 = getelementptr i8, ptr %0, i64 2000
+  store ptr @"$string.37", ptr %67, align 8
+  %68 = getelementptr i8, ptr %0, i64 2008
+  store i32 %2, ptr %68, align 4
+  %69 = getelementptr i8, ptr %0, i64 2016
+  %70 = load i64, ptr %69, align 8
+  %71 = add i64 %70, 1
+  store i64 %71, ptr %69, align 8
+  %72 = getelementptr i8, ptr %0, i64 16
+  %73 = load ptr, ptr %72, align 8
+  %74 = getelementptr i8, ptr %73, i64 256
+  %75 = load ptr, ptr %74, align 8
+  %76 = getelementptr i8, ptr %0, i64 24
+  %77 = load ptr, ptr %76, align 8
+  %78 = call i32 %75(ptr %77, ptr nonnull %args)
+  %79 = getelementptr i8, ptr %0, i64 1993
+  %.val = load i8, ptr %79, align 1
+  %80 = trunc i8 %.val to i1
+  %spec.select.i48 = select i1 %80, i32 9, i32 %78
+  %81 = icmp ne i32 %spec.select.i48, 0
+  %brmerge = or i1 %.not30, %81
   br i1 %brmerge, label %merge4, label %then5
 
 then5:                                            ; preds = %merge1
-  %85 = load ptr, ptr %39, align 8
-  %.not.i49 = icmp eq ptr %85, null
+  %82 = load ptr, ptr %36, align 8
+  %.not.i49 = icmp eq ptr %82, null
   br i1 %.not.i49, label %merge.i, label %then.i50
 
 then.i50:                                         ; preds = %then5
-  %86 = getelementptr i8, ptr %85, i64 20
-  %87 = load i32, ptr %86, align 4
-  %88 = getelementptr i8, ptr %85, i64 16
-  %89 = load i32, ptr %88, align 4
-  %90 = icmp slt i32 %87, %89
-  br i1 %90, label %then.i.i51, label %merge.i
+  %83 = getelementptr i8, ptr %82, i64 20
+  %84 = load i32, ptr %83, align 4
+  %85 = getelementptr i8, ptr %82, i64 16
+  %86 = load i32, ptr %85, align 4
+  %87 = icmp slt i32 %84, %86
+  br i1 %87, label %then.i.i51, label %merge.i
 
 then.i.i51:                                       ; preds = %then.i50
-  %91 = load ptr, ptr %85, align 8
-  %92 = getelementptr i8, ptr %91, i64 400
-  %93 = load ptr, ptr %92, align 8
-  %94 = getelementptr i8, ptr %85, i64 8
-  %95 = load ptr, ptr %94, align 8
-  %96 = getelementptr i8, ptr %85, i64 40
+  %88 = load ptr, ptr %82, align 8
+  %89 = getelementptr i8, ptr %88, i64 400
+  %90 = load ptr, ptr %89, align 8
+  %91 = getelementptr i8, ptr %82, i64 8
+  %92 = load ptr, ptr %91, align 8
+  %93 = getelementptr i8, ptr %82, i64 40
+  %94 = load ptr, ptr %93, align 8
+  %95 = sext i32 %84 to i64
+  %96 = getelementptr ptr, ptr %94, i64 %95
   %97 = load ptr, ptr %96, align 8
-  %98 = sext i32 %87 to i64
-  %99 = getelementptr ptr, ptr %97, i64 %98
-  %100 = load ptr, ptr %99, align 8
-  %101 = call i32 %93(ptr %95, ptr %100)
-  %.not.i.i52 = icmp eq i32 %101, 0
+  %98 = call i32 %90(ptr %92, ptr %97)
+  %.not.i.i52 = icmp eq i32 %98, 0
   br i1 %.not.i.i52, label %or.rhs.i.i53, label %or.end.i.i
 
 or.rhs.i.i53:                                     ; preds = %then.i.i51
-  %102 = getelementptr i8, ptr %85, i64 24
-  %103 = load i8, ptr %102, align 1
-  %104 = and i8 %103, 1
+  %99 = getelementptr i8, ptr %82, i64 24
+  %100 = load i8, ptr %99, align 1
+  %101 = and i8 %100, 1
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %or.rhs.i.i53, %then.i.i51
-  %105 = phi i8 [ 1, %then.i.i51 ], [ %104, %or.rhs.i.i53 ]
-  %106 = getelementptr i8, ptr %85, i64 24
-  store i8 %105, ptr %106, align 1
-  %107 = load i32, ptr %86, align 4
-  %108 = add i32 %107, 1
-  store i32 %108, ptr %86, align 4
+  %102 = phi i8 [ 1, %then.i.i51 ], [ %101, %or.rhs.i.i53 ]
+  %103 = getelementptr i8, ptr %82, i64 24
+  store i8 %102, ptr %103, align 1
+  %104 = load i32, ptr %83, align 4
+  %105 = add i32 %104, 1
+  store i32 %105, ptr %83, align 4
   br label %merge.i
 
 merge.i:                                          ; preds = %or.end.i.i, %then.i50, %then5
-  %109 = getelementptr i8, ptr %0, i64 1992
-  %110 = load i8, ptr %109, align 1
-  %111 = trunc i8 %110 to i1
-  br i1 %111, label %then2.i, label %common.ret
+  %106 = getelementptr i8, ptr %0, i64 1992
+  %107 = load i8, ptr %106, align 1
+  %108 = trunc i8 %107 to i1
+  br i1 %108, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
-  %112 = load ptr, ptr %75, align 8
-  %113 = getelementptr i8, ptr %112, i64 136
-  %114 = load ptr, ptr %113, align 8
-  %115 = load ptr, ptr %79, align 8
-  %116 = call i32 %114(ptr %115)
+  %109 = load ptr, ptr %72, align 8
+  %110 = getelementptr i8, ptr %109, i64 136
+  %111 = load ptr, ptr %110, align 8
+  %112 = load ptr, ptr %76, align 8
+  %113 = call i32 %111(ptr %112)
   br label %merge4
 
 merge4:                                           ; preds = %then2.i, %merge1
-  %code.0 = phi i32 [ %spec.select.i48, %merge1 ], [ %116, %then2.i ]
+  %code.0 = phi i32 [ %spec.select.i48, %merge1 ], [ %113, %then2.i ]
   %.not = icmp eq i32 %code.0, 0
   br i1 %.not, label %common.ret, label %then8
 
@@ -10556,321 +10608,20 @@ common.ret:                                       ; preds = %merge.i, %merge4, %
 then8:                                            ; preds = %merge4
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
   store i8 0, ptr %cause.i, align 8
-  %117 = load ptr, ptr %75, align 8
-  %118 = getelementptr i8, ptr %117, i64 64
-  %119 = load ptr, ptr %118, align 8
-  %120 = load ptr, ptr %79, align 8
-  call void %119(ptr %120, ptr nonnull %cause.i)
+  %114 = load ptr, ptr %72, align 8
+  %115 = getelementptr i8, ptr %114, i64 64
+  %116 = load ptr, ptr %115, align 8
+  %117 = load ptr, ptr %76, align 8
+  call void %116(ptr %117, ptr nonnull %cause.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %7)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$gather_shares"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, i32 %3, i1 zeroext %4, i1 zeroext %5, ptr %6) unnamed_addr {
+define internal fastcc i32 @"$linear"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr nocapture readonly byval(%29) %5, ptr %6, ptr %7) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %22, align 8
-  %7 = getelementptr i8, ptr %1, i64 4
-  %8 = load i8, ptr %7, align 1
-  %9 = trunc i8 %8 to i1
-  br i1 %9, label %merge, label %common.ret
-
-common.ret:                                       ; preds = %merge.i, %merge13, %entry, %then17
-  %common.ret.op = phi i32 [ %code.0, %then17 ], [ 0, %entry ], [ 0, %merge13 ], [ 0, %merge.i ]
-  ret i32 %common.ret.op
-
-merge:                                            ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 4
-  %.val51 = load i32, ptr %10, align 4
-  %.val52 = load i32, ptr %1, align 4
-  %11 = sext i32 %.val52 to i64
-  %12 = sext i32 %.val51 to i64
-  %13 = add nsw i64 %12, -1
-  %14 = add nsw i64 %13, %11
-  %15 = sdiv i64 %14, %12
-  %sext = shl i64 %15, 32
-  %16 = ashr exact i64 %sext, 32
-  store i64 %16, ptr %args, align 8
-  %17 = getelementptr inbounds i8, ptr %args, i64 8
-  store i32 0, ptr %17, align 8
-  br i1 %5, label %then2, label %merge1
-
-then2:                                            ; preds = %merge
-  %18 = getelementptr i8, ptr %0, i64 32
-  %19 = load ptr, ptr %18, align 8
-  %20 = getelementptr i8, ptr %19, i64 64
-  %21 = load i32, ptr %20, align 4
-  %22 = sext i32 %21 to i64
-  %23 = getelementptr i8, ptr %0, i64 1664
-  %24 = load ptr, ptr %23, align 8
-  %25 = getelementptr i8, ptr %0, i64 1640
-  %26 = load ptr, ptr %25, align 8
-  %27 = getelementptr inbounds i8, ptr %args, i64 16
-  store i64 %22, ptr %27, align 8
-  %.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %args, i64 24
-  store ptr %24, ptr %.sroa.25.0..sroa_idx.i, align 8
-  %.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %args, i64 32
-  store ptr %26, ptr %.sroa.3.0..sroa_idx.i, align 8
-  %28 = getelementptr i8, ptr %0, i64 1672
-  %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr i8, ptr %0, i64 1648
-  %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr inbounds i8, ptr %args, i64 40
-  store i64 4, ptr %32, align 8
-  %.sroa.25.0..sroa_idx.i55 = getelementptr inbounds i8, ptr %args, i64 48
-  store ptr %29, ptr %.sroa.25.0..sroa_idx.i55, align 8
-  %.sroa.3.0..sroa_idx.i56 = getelementptr inbounds i8, ptr %args, i64 56
-  store ptr %31, ptr %.sroa.3.0..sroa_idx.i56, align 8
-  store i32 2, ptr %17, align 8
-  br label %merge1
-
-merge1:                                           ; preds = %merge, %then2
-  %33 = phi i32 [ 0, %merge ], [ 2, %then2 ]
-  br i1 %4, label %then5, label %merge4
-
-then5:                                            ; preds = %merge1
-  %34 = getelementptr i8, ptr %0, i64 8
-  %.val53 = load i32, ptr %34, align 4
-  %35 = getelementptr i8, ptr %0, i64 32
-  %.val54 = load ptr, ptr %35, align 8
-  %36 = getelementptr i8, ptr %.val54, i64 64
-  %.val54.val = load i32, ptr %36, align 4
-  %37 = icmp ult i32 %.val53, 32
-  br i1 %37, label %switch.hole_check, label %merge53.i.i
-
-merge53.i.i:                                      ; preds = %switch.hole_check, %then5
-  %38 = icmp eq i32 %.val53, 32
-  %spec.select.i.i = select i1 %38, i64 8, i64 0
-  br label %"$hidden_row_bytes.exit"
-
-switch.hole_check:                                ; preds = %then5
-  %switch.shifted = lshr i32 -1048569, %.val53
-  %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i
-
-switch.lookup:                                    ; preds = %switch.hole_check
-  %39 = zext nneg i32 %.val53 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %39
-  %switch.load = load i64, ptr %switch.gep, align 8
-  br label %"$hidden_row_bytes.exit"
-
-"$hidden_row_bytes.exit":                         ; preds = %switch.lookup, %merge53.i.i
-  %common.ret.op.i.i = phi i64 [ %spec.select.i.i, %merge53.i.i ], [ %switch.load, %switch.lookup ]
-  %40 = sext i32 %.val54.val to i64
-  %41 = mul nsw i64 %common.ret.op.i.i, %40
-  %42 = getelementptr i8, ptr %0, i64 1656
-  %43 = load ptr, ptr %42, align 8
-  %44 = getelementptr i8, ptr %0, i64 1632
-  %45 = load ptr, ptr %44, align 8
-  %46 = getelementptr inbounds i8, ptr %args, i64 16
-  %47 = zext nneg i32 %33 to i64
-  %48 = getelementptr %23, ptr %46, i64 %47
-  store i64 %41, ptr %48, align 8
-  %.sroa.25.0..sroa_idx.i57 = getelementptr inbounds i8, ptr %48, i64 8
-  store ptr %43, ptr %.sroa.25.0..sroa_idx.i57, align 8
-  %.sroa.3.0..sroa_idx.i58 = getelementptr inbounds i8, ptr %48, i64 16
-  store ptr %45, ptr %.sroa.3.0..sroa_idx.i58, align 8
-  %49 = or disjoint i32 %33, 1
-  store i32 %49, ptr %17, align 8
-  br label %merge4
-
-merge4:                                           ; preds = %merge1, %"$hidden_row_bytes.exit"
-  %50 = phi i32 [ %33, %merge1 ], [ %49, %"$hidden_row_bytes.exit" ]
-  %51 = icmp sgt i32 %3, 0
-  br i1 %51, label %then8, label %merge7
-
-then8:                                            ; preds = %merge4
-  %52 = zext nneg i32 %3 to i64
-  %53 = shl nuw nsw i64 %52, 2
-  %54 = getelementptr i8, ptr %0, i64 1760
-  %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr i8, ptr %0, i64 1744
-  %57 = load ptr, ptr %56, align 8
-  %58 = getelementptr inbounds i8, ptr %args, i64 16
-  %59 = zext nneg i32 %50 to i64
-  %60 = getelementptr %23, ptr %58, i64 %59
-  store i64 %53, ptr %60, align 8
-  %.sroa.25.0..sroa_idx.i59 = getelementptr inbounds i8, ptr %60, i64 8
-  store ptr %55, ptr %.sroa.25.0..sroa_idx.i59, align 8
-  %.sroa.3.0..sroa_idx.i60 = getelementptr inbounds i8, ptr %60, i64 16
-  store ptr %57, ptr %.sroa.3.0..sroa_idx.i60, align 8
-  %61 = load i32, ptr %17, align 8
-  %62 = add i32 %61, 1
-  store i32 %62, ptr %17, align 8
-  %63 = getelementptr i8, ptr %0, i64 1768
-  %64 = load ptr, ptr %63, align 8
-  %65 = getelementptr i8, ptr %0, i64 1752
-  %66 = load ptr, ptr %65, align 8
-  %67 = sext i32 %62 to i64
-  %68 = getelementptr %23, ptr %58, i64 %67
-  store i64 %53, ptr %68, align 8
-  %.sroa.25.0..sroa_idx.i61 = getelementptr inbounds i8, ptr %68, i64 8
-  store ptr %64, ptr %.sroa.25.0..sroa_idx.i61, align 8
-  %.sroa.3.0..sroa_idx.i62 = getelementptr inbounds i8, ptr %68, i64 16
-  store ptr %66, ptr %.sroa.3.0..sroa_idx.i62, align 8
-  %69 = load i32, ptr %17, align 8
-  %70 = add i32 %69, 1
-  store i32 %70, ptr %17, align 8
-  br label %merge7
-
-merge7:                                           ; preds = %merge4, %then8
-  %71 = getelementptr i8, ptr %0, i64 1984
-  %72 = load ptr, ptr %71, align 8
-  %.not.i = icmp eq ptr %72, null
-  br i1 %.not.i, label %"$Rank.watches_operations.exit", label %then.i
-
-"$Rank.watches_operations.exit":                  ; preds = %merge7
-  %73 = getelementptr i8, ptr %0, i64 1992
-  %74 = load i8, ptr %73, align 1
-  %75 = trunc i8 %74 to i1
-  %76 = xor i1 %75, true
-  br label %merge10
-
-then.i:                                           ; preds = %merge7
-  %77 = getelementptr i8, ptr %72, i64 20
-  %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %72, i64 16
-  %80 = load i32, ptr %79, align 4
-  %81 = icmp slt i32 %78, %80
-  br i1 %81, label %then.i.i, label %"$Profile.begin_operation.exit.i"
-
-then.i.i:                                         ; preds = %then.i
-  %82 = getelementptr i8, ptr %72, i64 48
-  %83 = load ptr, ptr %82, align 8
-  %84 = sext i32 %78 to i64
-  %85 = getelementptr ptr, ptr %83, i64 %84
-  store ptr @"$string.13", ptr %85, align 8
-  %86 = load ptr, ptr %72, align 8
-  %87 = getelementptr i8, ptr %86, i64 400
-  %88 = load ptr, ptr %87, align 8
-  %89 = getelementptr i8, ptr %72, i64 8
-  %90 = load ptr, ptr %89, align 8
-  %91 = getelementptr i8, ptr %72, i64 32
-  %92 = load ptr, ptr %91, align 8
-  %93 = load i32, ptr %77, align 4
-  %94 = sext i32 %93 to i64
-  %95 = getelementptr ptr, ptr %92, i64 %94
-  %96 = load ptr, ptr %95, align 8
-  %97 = tail call i32 %88(ptr %90, ptr %96)
-  %.not.i.i = icmp eq i32 %97, 0
-  br i1 %.not.i.i, label %or.rhs.i.i, label %"$Profile.begin_operation.exit.i"
-
-or.rhs.i.i:                                       ; preds = %then.i.i
-  %98 = getelementptr i8, ptr %72, i64 24
-  %99 = load i8, ptr %98, align 1
-  %100 = and i8 %99, 1
-  br label %"$Profile.begin_operation.exit.i"
-
-"$Profile.begin_operation.exit.i":                ; preds = %or.rhs.i.i, %then.i.i, %then.i
-  %.sink.i.i = phi i8 [ 1, %then.i.i ], [ %100, %or.rhs.i.i ], [ 1, %then.i ]
-  %101 = getelementptr i8, ptr %72, i64 24
-  store i8 %.sink.i.i, ptr %101, align 1
-  br label %merge10
-
-merge10:                                          ; preds = %"$Rank.watches_operations.exit", %"$Profile.begin_operation.exit.i"
-  %.not49 = phi i1 [ false, %"$Profile.begin_operation.exit.i" ], [ %76, %"$Rank.watches_operations.exit" ]
-  %102 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.13", ptr %102, align 8
-  %103 = getelementptr i8, ptr %0, i64 2008
-  store i32 %2, ptr %103, align 4
-  %104 = getelementptr i8, ptr %0, i64 2016
-  %105 = load i64, ptr %104, align 8
-  %106 = add i64 %105, 1
-  store i64 %106, ptr %104, align 8
-  %107 = getelementptr i8, ptr %0, i64 16
-  %108 = load ptr, ptr %107, align 8
-  %109 = getelementptr i8, ptr %108, i64 304
-  %110 = load ptr, ptr %109, align 8
-  %111 = getelementptr i8, ptr %0, i64 24
-  %112 = load ptr, ptr %111, align 8
-  %113 = call i32 %110(ptr %112, ptr nonnull %args)
-  %114 = getelementptr i8, ptr %0, i64 1993
-  %.val = load i8, ptr %114, align 1
-  %115 = trunc i8 %.val to i1
-  %spec.select.i = select i1 %115, i32 9, i32 %113
-  %116 = icmp ne i32 %spec.select.i, 0
-  %brmerge = or i1 %.not49, %116
-  br i1 %brmerge, label %merge13, label %then14
-
-then14:                                           ; preds = %merge10
-  %117 = load ptr, ptr %71, align 8
-  %.not.i64 = icmp eq ptr %117, null
-  br i1 %.not.i64, label %merge.i, label %then.i65
-
-then.i65:                                         ; preds = %then14
-  %118 = getelementptr i8, ptr %117, i64 20
-  %119 = load i32, ptr %118, align 4
-  %120 = getelementptr i8, ptr %117, i64 16
-  %121 = load i32, ptr %120, align 4
-  %122 = icmp slt i32 %119, %121
-  br i1 %122, label %then.i.i66, label %merge.i
-
-then.i.i66:                                       ; preds = %then.i65
-  %123 = load ptr, ptr %117, align 8
-  %124 = getelementptr i8, ptr %123, i64 400
-  %125 = load ptr, ptr %124, align 8
-  %126 = getelementptr i8, ptr %117, i64 8
-  %127 = load ptr, ptr %126, align 8
-  %128 = getelementptr i8, ptr %117, i64 40
-  %129 = load ptr, ptr %128, align 8
-  %130 = sext i32 %119 to i64
-  %131 = getelementptr ptr, ptr %129, i64 %130
-  %132 = load ptr, ptr %131, align 8
-  %133 = call i32 %125(ptr %127, ptr %132)
-  %.not.i.i67 = icmp eq i32 %133, 0
-  br i1 %.not.i.i67, label %or.rhs.i.i68, label %or.end.i.i
-
-or.rhs.i.i68:                                     ; preds = %then.i.i66
-  %134 = getelementptr i8, ptr %117, i64 24
-  %135 = load i8, ptr %134, align 1
-  %136 = and i8 %135, 1
-  br label %or.end.i.i
-
-or.end.i.i:                                       ; preds = %or.rhs.i.i68, %then.i.i66
-  %137 = phi i8 [ 1, %then.i.i66 ], [ %136, %or.rhs.i.i68 ]
-  %138 = getelementptr i8, ptr %117, i64 24
-  store i8 %137, ptr %138, align 1
-  %139 = load i32, ptr %118, align 4
-  %140 = add i32 %139, 1
-  store i32 %140, ptr %118, align 4
-  br label %merge.i
-
-merge.i:                                          ; preds = %or.end.i.i, %then.i65, %then14
-  %141 = getelementptr i8, ptr %0, i64 1992
-  %142 = load i8, ptr %141, align 1
-  %143 = trunc i8 %142 to i1
-  br i1 %143, label %then2.i, label %common.ret
-
-then2.i:                                          ; preds = %merge.i
-  %144 = load ptr, ptr %107, align 8
-  %145 = getelementptr i8, ptr %144, i64 136
-  %146 = load ptr, ptr %145, align 8
-  %147 = load ptr, ptr %111, align 8
-  %148 = call i32 %146(ptr %147)
-  br label %merge13
-
-merge13:                                          ; preds = %then2.i, %merge10
-  %code.0 = phi i32 [ %spec.select.i, %merge10 ], [ %148, %then2.i ]
-  %.not = icmp eq i32 %code.0, 0
-  br i1 %.not, label %common.ret, label %then17
-
-then17:                                           ; preds = %merge13
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i)
-  store i8 0, ptr %cause.i, align 8
-  %149 = load ptr, ptr %107, align 8
-  %150 = getelementptr i8, ptr %149, i64 64
-  %151 = load ptr, ptr %150, align 8
-  %152 = load ptr, ptr %111, align 8
-  call void %151(ptr %152, ptr nonnull %cause.i)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i, ptr %6)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i)
-  br label %common.ret
-}
-
-define internal fastcc i32 @"$linear"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr nocapture readonly byval(%30) %5, ptr %6, ptr %7) unnamed_addr {
-entry:
-  %cause.i = alloca %4, align 8
-  %args = alloca %42, align 8
+  %args = alloca %41, align 8
   %8 = getelementptr inbounds i8, ptr %args, i64 16
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %8, ptr noundef nonnull align 8 dereferenceable(24) %5, i64 24, i1 false)
   %9 = load i32, ptr %1, align 4
@@ -11058,7 +10809,7 @@ declare dso_local double @sqrt(double) local_unnamed_addr #7
 define internal fastcc i32 @"$select_rows"(ptr nocapture %0, i32 %.16.val, i32 %1, ptr %2, ptr %3, ptr %4) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %36, align 8
+  %args = alloca %35, align 8
   store i32 %.16.val, ptr %args, align 8
   %5 = getelementptr inbounds i8, ptr %args, i64 4
   store i32 1, ptr %5, align 4
@@ -11232,20 +10983,20 @@ then5:                                            ; preds = %merge1
 define internal fastcc i32 @"$gated_block"(ptr nocapture %0, ptr nocapture readonly %1, i32 %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
   %cause.i = alloca %4, align 8
-  %6 = alloca %30, align 16
-  %args = alloca %43, align 8
-  %7 = alloca %30, align 16
+  %6 = alloca %29, align 16
+  %args = alloca %42, align 8
+  %7 = alloca %29, align 16
   %8 = getelementptr i8, ptr %3, i64 120
   %9 = getelementptr i8, ptr %0, i64 1632
   %10 = getelementptr i8, ptr %0, i64 1648
-  %11 = load ptr, ptr %10, align 8, !noalias !39
+  %11 = load ptr, ptr %10, align 8, !noalias !37
   %12 = getelementptr i8, ptr %0, i64 1704
   %13 = load ptr, ptr %12, align 8
-  %14 = load <2 x ptr>, ptr %9, align 8, !noalias !39
+  %14 = load <2 x ptr>, ptr %9, align 8, !noalias !37
   store <2 x ptr> %14, ptr %7, align 16
   %.sroa.3.0..sroa_idx = getelementptr inbounds i8, ptr %7, i64 16
   store ptr %11, ptr %.sroa.3.0..sroa_idx, align 16
-  %15 = tail call fastcc i32 @"$linear"(ptr %0, ptr %1, i32 %2, ptr nonnull @"$string.46", ptr %8, ptr nonnull byval(%30) %7, ptr %13, ptr %5)
+  %15 = tail call fastcc i32 @"$linear"(ptr %0, ptr %1, i32 %2, ptr nonnull @"$string.46", ptr %8, ptr nonnull byval(%29) %7, ptr %13, ptr %5)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -11273,8 +11024,8 @@ merge:                                            ; preds = %entry
 
 "$is_fp8.exit":                                   ; preds = %merge
   %27 = getelementptr i8, ptr %0, i64 1720
-  %28 = load <2 x ptr>, ptr %27, align 8, !noalias !42
-  %29 = load ptr, ptr %23, align 8, !noalias !42
+  %28 = load <2 x ptr>, ptr %27, align 8, !noalias !40
+  %29 = load ptr, ptr %23, align 8, !noalias !40
   %30 = load i32, ptr %17, align 4
   %.fr = freeze i32 %30
   %.not87 = icmp eq i32 %.fr, 2
@@ -11444,12 +11195,246 @@ then9:                                            ; preds = %merge5
   br label %common.ret
 
 merge8:                                           ; preds = %merge.i, %merge5
-  %118 = load ptr, ptr %24, align 8, !noalias !45
-  %119 = load <2 x ptr>, ptr %23, align 8, !noalias !45
+  %118 = load ptr, ptr %24, align 8, !noalias !43
+  %119 = load <2 x ptr>, ptr %23, align 8, !noalias !43
   store <2 x ptr> %119, ptr %6, align 16
   %.sroa.372.0..sroa_idx = getelementptr inbounds i8, ptr %6, i64 16
   store ptr %118, ptr %.sroa.372.0..sroa_idx, align 16
-  %120 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull %1, i32 %2, ptr nonnull @"$string.48", ptr %17, ptr nonnull byval(%30) %6, ptr %4, ptr %5)
+  %120 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull %1, i32 %2, ptr nonnull @"$string.48", ptr %17, ptr nonnull byval(%29) %6, ptr %4, ptr %5)
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$logits"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2, ptr %3) unnamed_addr {
+entry:
+  %cause.i.i = alloca %4, align 8
+  %args.i = alloca %43, align 8
+  %4 = getelementptr i8, ptr %0, i64 1624
+  %5 = load ptr, ptr %4, align 8
+  %6 = getelementptr i8, ptr %0, i64 88
+  %7 = load ptr, ptr %6, align 8
+  %8 = tail call fastcc i32 @"$reduce_add_norm"(ptr %0, ptr %2, i32 -1, ptr %5, ptr %7, i1 zeroext true, i1 zeroext false, ptr %3)
+  %.not = icmp eq i32 %8, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %then2, %entry, %merge1, %merge10, %"$exchange_logits.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i, %"$exchange_logits.exit" ], [ %126, %merge10 ], [ 0, %merge1 ], [ %8, %entry ], [ %17, %then2 ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %9 = getelementptr i8, ptr %0, i64 136
+  %10 = load i8, ptr %9, align 1
+  %11 = trunc i8 %10 to i1
+  br i1 %11, label %then2, label %merge1
+
+then2:                                            ; preds = %merge
+  %12 = getelementptr i8, ptr %1, i64 16
+  %13 = load i32, ptr %12, align 4
+  %14 = getelementptr i8, ptr %0, i64 1776
+  %15 = load ptr, ptr %14, align 8
+  %16 = getelementptr i8, ptr %2, i64 24
+  %.val40 = load ptr, ptr %16, align 8
+  %17 = tail call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val40, i32 0, i32 %13, ptr %15, ptr %3)
+  %.not35 = icmp eq i32 %17, 0
+  br i1 %.not35, label %merge5, label %common.ret
+
+merge5:                                           ; preds = %then2
+  %.val41 = load i32, ptr %12, align 4
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
+  %18 = sext i32 %.val41 to i64
+  store i64 %18, ptr %args.i, align 8
+  %19 = getelementptr i8, ptr %0, i64 156
+  %20 = load i32, ptr %19, align 4
+  %21 = sext i32 %20 to i64
+  %22 = shl nsw i64 %21, 2
+  %23 = getelementptr inbounds i8, ptr %args.i, i64 8
+  store i64 %22, ptr %23, align 8
+  %24 = getelementptr inbounds i8, ptr %args.i, i64 16
+  %25 = load <2 x ptr>, ptr %14, align 8
+  store <2 x ptr> %25, ptr %24, align 8
+  %26 = getelementptr i8, ptr %0, i64 1984
+  %27 = load ptr, ptr %26, align 8
+  %.not.i.i = icmp eq ptr %27, null
+  br i1 %.not.i.i, label %"$Rank.watches_operations.exit.i", label %then.i.i
+
+"$Rank.watches_operations.exit.i":                ; preds = %merge5
+  %28 = getelementptr i8, ptr %0, i64 1992
+  %29 = load i8, ptr %28, align 1
+  %30 = trunc i8 %29 to i1
+  %31 = xor i1 %30, true
+  br label %merge.i
+
+then.i.i:                                         ; preds = %merge5
+  %32 = getelementptr i8, ptr %27, i64 20
+  %33 = load i32, ptr %32, align 4
+  %34 = getelementptr i8, ptr %27, i64 16
+  %35 = load i32, ptr %34, align 4
+  %36 = icmp slt i32 %33, %35
+  br i1 %36, label %then.i.i.i, label %"$Profile.begin_operation.exit.i.i"
+
+then.i.i.i:                                       ; preds = %then.i.i
+  %37 = getelementptr i8, ptr %27, i64 48
+  %38 = load ptr, ptr %37, align 8
+  %39 = sext i32 %33 to i64
+  %40 = getelementptr ptr, ptr %38, i64 %39
+  store ptr @"$string.51", ptr %40, align 8
+  %41 = load ptr, ptr %27, align 8
+  %42 = getelementptr i8, ptr %41, i64 400
+  %43 = load ptr, ptr %42, align 8
+  %44 = getelementptr i8, ptr %27, i64 8
+  %45 = load ptr, ptr %44, align 8
+  %46 = getelementptr i8, ptr %27, i64 32
+  %47 = load ptr, ptr %46, align 8
+  %48 = load i32, ptr %32, align 4
+  %49 = sext i32 %48 to i64
+  %50 = getelementptr ptr, ptr %47, i64 %49
+  %51 = load ptr, ptr %50, align 8
+  %52 = tail call i32 %43(ptr %45, ptr %51)
+  %.not.i.i.i = icmp eq i32 %52, 0
+  br i1 %.not.i.i.i, label %or.rhs.i.i.i, label %"$Profile.begin_operation.exit.i.i"
+
+or.rhs.i.i.i:                                     ; preds = %then.i.i.i
+  %53 = getelementptr i8, ptr %27, i64 24
+  %54 = load i8, ptr %53, align 1
+  %55 = and i8 %54, 1
+  br label %"$Profile.begin_operation.exit.i.i"
+
+"$Profile.begin_operation.exit.i.i":              ; preds = %or.rhs.i.i.i, %then.i.i.i, %then.i.i
+  %.sink.i.i.i = phi i8 [ 1, %then.i.i.i ], [ %55, %or.rhs.i.i.i ], [ 1, %then.i.i ]
+  %56 = getelementptr i8, ptr %27, i64 24
+  store i8 %.sink.i.i.i, ptr %56, align 1
+  br label %merge.i
+
+merge.i:                                          ; preds = %"$Profile.begin_operation.exit.i.i", %"$Rank.watches_operations.exit.i"
+  %.not22.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i" ], [ %31, %"$Rank.watches_operations.exit.i" ]
+  %57 = getelementptr i8, ptr %0, i64 2000
+  store ptr @"$string.51", ptr %57, align 8
+  %58 = getelementptr i8, ptr %0, i64 2008
+  store i32 -1, ptr %58, align 4
+  %59 = getelementptr i8, ptr %0, i64 2016
+  %60 = load i64, ptr %59, align 8
+  %61 = add i64 %60, 1
+  store i64 %61, ptr %59, align 8
+  %62 = getelementptr i8, ptr %0, i64 16
+  %63 = load ptr, ptr %62, align 8
+  %64 = getelementptr i8, ptr %63, i64 312
+  %65 = load ptr, ptr %64, align 8
+  %66 = getelementptr i8, ptr %0, i64 24
+  %67 = load ptr, ptr %66, align 8
+  %68 = call i32 %65(ptr %67, ptr nonnull %args.i)
+  %69 = getelementptr i8, ptr %0, i64 1993
+  %.val.i = load i8, ptr %69, align 1
+  %70 = trunc i8 %.val.i to i1
+  %spec.select.i.i = select i1 %70, i32 9, i32 %68
+  %71 = icmp ne i32 %spec.select.i.i, 0
+  %brmerge.i = or i1 %.not22.i, %71
+  br i1 %brmerge.i, label %merge1.i, label %then2.i
+
+then2.i:                                          ; preds = %merge.i
+  %72 = load ptr, ptr %26, align 8
+  %.not.i25.i = icmp eq ptr %72, null
+  br i1 %.not.i25.i, label %merge.i.i, label %then.i26.i
+
+then.i26.i:                                       ; preds = %then2.i
+  %73 = getelementptr i8, ptr %72, i64 20
+  %74 = load i32, ptr %73, align 4
+  %75 = getelementptr i8, ptr %72, i64 16
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp slt i32 %74, %76
+  br i1 %77, label %then.i.i27.i, label %merge.i.i
+
+then.i.i27.i:                                     ; preds = %then.i26.i
+  %78 = load ptr, ptr %72, align 8
+  %79 = getelementptr i8, ptr %78, i64 400
+  %80 = load ptr, ptr %79, align 8
+  %81 = getelementptr i8, ptr %72, i64 8
+  %82 = load ptr, ptr %81, align 8
+  %83 = getelementptr i8, ptr %72, i64 40
+  %84 = load ptr, ptr %83, align 8
+  %85 = sext i32 %74 to i64
+  %86 = getelementptr ptr, ptr %84, i64 %85
+  %87 = load ptr, ptr %86, align 8
+  %88 = call i32 %80(ptr %82, ptr %87)
+  %.not.i.i28.i = icmp eq i32 %88, 0
+  br i1 %.not.i.i28.i, label %or.rhs.i.i29.i, label %or.end.i.i.i
+
+or.rhs.i.i29.i:                                   ; preds = %then.i.i27.i
+  %89 = getelementptr i8, ptr %72, i64 24
+  %90 = load i8, ptr %89, align 1
+  %91 = and i8 %90, 1
+  br label %or.end.i.i.i
+
+or.end.i.i.i:                                     ; preds = %or.rhs.i.i29.i, %then.i.i27.i
+  %92 = phi i8 [ 1, %then.i.i27.i ], [ %91, %or.rhs.i.i29.i ]
+  %93 = getelementptr i8, ptr %72, i64 24
+  store i8 %92, ptr %93, align 1
+  %94 = load i32, ptr %73, align 4
+  %95 = add i32 %94, 1
+  store i32 %95, ptr %73, align 4
+  br label %merge.i.i
+
+merge.i.i:                                        ; preds = %or.end.i.i.i, %then.i26.i, %then2.i
+  %96 = getelementptr i8, ptr %0, i64 1992
+  %97 = load i8, ptr %96, align 1
+  %98 = trunc i8 %97 to i1
+  br i1 %98, label %then2.i.i, label %"$exchange_logits.exit"
+
+then2.i.i:                                        ; preds = %merge.i.i
+  %99 = load ptr, ptr %62, align 8
+  %100 = getelementptr i8, ptr %99, i64 136
+  %101 = load ptr, ptr %100, align 8
+  %102 = load ptr, ptr %66, align 8
+  %103 = call i32 %101(ptr %102)
+  br label %merge1.i
+
+merge1.i:                                         ; preds = %then2.i.i, %merge.i
+  %code.0.i = phi i32 [ %spec.select.i.i, %merge.i ], [ %103, %then2.i.i ]
+  %.not.i = icmp eq i32 %code.0.i, 0
+  br i1 %.not.i, label %"$exchange_logits.exit", label %then5.i
+
+then5.i:                                          ; preds = %merge1.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i)
+  store i8 0, ptr %cause.i.i, align 8
+  %104 = load ptr, ptr %62, align 8
+  %105 = getelementptr i8, ptr %104, i64 64
+  %106 = load ptr, ptr %105, align 8
+  %107 = load ptr, ptr %66, align 8
+  call void %106(ptr %107, ptr nonnull %cause.i.i)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i, ptr %3)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
+  br label %"$exchange_logits.exit"
+
+"$exchange_logits.exit":                          ; preds = %merge.i.i, %merge1.i, %then5.i
+  %common.ret.op.i = phi i32 [ %code.0.i, %then5.i ], [ 0, %merge1.i ], [ 0, %merge.i.i ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
+  br label %common.ret
+
+merge1:                                           ; preds = %merge
+  %.val = load i32, ptr %0, align 4
+  %108 = getelementptr i8, ptr %0, i64 4
+  %.val36 = load i32, ptr %108, align 4
+  %109 = getelementptr i8, ptr %1, i64 16
+  %.val37 = load i32, ptr %109, align 4
+  %110 = sext i32 %.val37 to i64
+  %111 = sext i32 %.val36 to i64
+  %112 = add nsw i64 %111, -1
+  %113 = add nsw i64 %112, %110
+  %114 = sdiv i64 %113, %111
+  %115 = trunc i64 %114 to i32
+  %116 = mul i32 %.val, %115
+  %117 = tail call i32 @llvm.smax.i32(i32 %116, i32 0)
+  %118 = tail call i32 @llvm.smin.i32(i32 %117, i32 %.val37)
+  %119 = sub i32 %.val37, %118
+  %120 = tail call i32 @llvm.smax.i32(i32 %119, i32 0)
+  %121 = tail call i32 @llvm.smin.i32(i32 %120, i32 %115)
+  %122 = icmp eq i32 %121, 0
+  br i1 %122, label %common.ret, label %merge10
+
+merge10:                                          ; preds = %merge1
+  %123 = getelementptr i8, ptr %0, i64 1784
+  %124 = load ptr, ptr %123, align 8
+  %125 = getelementptr i8, ptr %2, i64 24
+  %.val39 = load ptr, ptr %125, align 8
+  %126 = tail call fastcc i32 @"$logits_of"(ptr nonnull %0, ptr %.val39, i32 %118, i32 %121, ptr %124, ptr %3)
   br label %common.ret
 }
 
@@ -11971,7 +11956,7 @@ forbody.i.i.i.epil:                               ; preds = %merge1.i.i.i.loopex
   %72 = add nuw nsw i64 %i.013.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i, label %forbody.i.i.i.epil, !llvm.loop !48
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i, label %forbody.i.i.i.epil, !llvm.loop !46
 
 merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.epil, %merge.i.i.i
   tail call void @free(ptr %.pre.i.i.i)
@@ -12236,7 +12221,7 @@ then.i.i.epil:                                    ; preds = %forbody.i21.epil
   %184 = add nuw nsw i64 %i.03.i.epil, 1
   %epil.iter49.next = add i64 %epil.iter49, 1
   %epil.iter49.cmp.not = icmp eq i64 %epil.iter49.next, %xtraiter48
-  br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !49
+  br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !47
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil", %"$Loop.remove_ended.exit"
   %185 = getelementptr i8, ptr %0, i64 3784
@@ -17863,7 +17848,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %653 = mul <4 x i64> %wide.load100, %vec.phi97
   %index.next = add nuw i64 %index, 16
   %654 = icmp eq i64 %index.next, %n.vec
-  br i1 %654, label %middle.block, label %vector.body, !llvm.loop !50
+  br i1 %654, label %middle.block, label %vector.body, !llvm.loop !48
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %651, %650
@@ -17886,7 +17871,7 @@ forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.pre
   %658 = mul i64 %657, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !53
+  br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !51
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
   %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %655, %middle.block ], [ %658, %forbody.i.i.i.i ]
@@ -20403,7 +20388,7 @@ whilebody.i.i.epil:                               ; preds = %"$json.parse_intege
   %276 = add nuw nsw i64 %position.118.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$json.parse_integer.exit.i", label %whilebody.i.i.epil, !llvm.loop !54
+  br i1 %epil.iter.cmp.not, label %"$json.parse_integer.exit.i", label %whilebody.i.i.epil, !llvm.loop !52
 
 "$json.parse_integer.exit.i":                     ; preds = %whilebody.i.i.epil, %"$json.parse_integer.exit.i.unr-lcssa"
   %.lcssa = phi i64 [ %.lcssa.ph, %"$json.parse_integer.exit.i.unr-lcssa" ], [ %275, %whilebody.i.i.epil ]
@@ -24907,7 +24892,7 @@ then2:                                            ; preds = %merge, %"$Document.
 
 or.lhs.false.i.i.i:                               ; preds = %condition.preheader, %"$Document.next.exit"
   %group.099 = phi ptr [ %32, %condition.preheader ], [ %105, %"$Document.next.exit" ]
-  %reader.sroa.0.0.copyload.i = load ptr, ptr %1, align 8, !noalias !55
+  %reader.sroa.0.0.copyload.i = load ptr, ptr %1, align 8, !noalias !53
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx, ptr noundef nonnull align 8 dereferenceable(16) %reader.sroa.3.0.self.0..sroa_idx.i, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside, align 8
   store ptr %group.099, ptr %.sroa.2.0.inside.sroa_idx, align 8
@@ -25704,7 +25689,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge.i.i.loopexit.
   %156 = add nuw nsw i64 %i.034.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !58
+  br i1 %epil.iter.cmp.not, label %merge.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !56
 
 merge.i.i:                                        ; preds = %merge.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %and.end2.i.i.i.i
   %157 = load ptr, ptr %.sroa.419.0.parser.sroa_idx.i.i.i, align 8
@@ -28332,7 +28317,7 @@ forbody.i20.epil:                                 ; preds = %"$WeightTypes.init.
   %89 = add nuw nsw i64 %i.09.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit", label %forbody.i20.epil, !llvm.loop !59
+  br i1 %epil.iter.cmp.not, label %"$WeightTypes.init.exit", label %forbody.i20.epil, !llvm.loop !57
 
 "$WeightTypes.init.exit":                         ; preds = %"$WeightTypes.init.exit.loopexit.unr-lcssa", %forbody.i20.epil, %merge
   br i1 %60, label %common.ret, label %then2
@@ -31360,7 +31345,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %421 = mul <4 x i64> %wide.load103, %vec.phi100
   %index.next = add nuw i64 %index, 16
   %422 = icmp eq i64 %index.next, %n.vec
-  br i1 %422, label %middle.block, label %vector.body, !llvm.loop !60
+  br i1 %422, label %middle.block, label %vector.body, !llvm.loop !58
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %419, %418
@@ -31383,7 +31368,7 @@ forbody.i.i.i.i.i.i.i:                            ; preds = %forbody.i.i.i.i.i.i
   %426 = mul i64 %425, %count.04.i.i.i.i.i.i.i
   %indvars.iv.next.i.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i.i.i, %wide.trip.count.i.i.i.i.i.i.i
-  br i1 %exitcond.not.i.i.i.i.i.i.i, label %"$TensorView.num_elements.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i, !llvm.loop !61
+  br i1 %exitcond.not.i.i.i.i.i.i.i, label %"$TensorView.num_elements.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i, !llvm.loop !59
 
 "$TensorView.num_elements.exit.i.i.i.i.i.i":      ; preds = %forbody.i.i.i.i.i.i.i, %middle.block, %merge4.i.i.i.i.i.i
   %count.0.lcssa.i.i.i.i.i.i.i = phi i64 [ 1, %merge4.i.i.i.i.i.i ], [ %423, %middle.block ], [ %426, %forbody.i.i.i.i.i.i.i ]
@@ -31447,7 +31432,7 @@ merge2.i.i.i.i.i.i.i:                             ; preds = %then3.i.i.i.i.i.i.i
   %used.1.i.i.i.i.i.i.i = phi i64 [ %444, %then3.i.i.i.i.i.i.i ], [ %used.023.i.i.i.i.i.i.i, %forbody.i87.i.i.i.i.i.i ]
   %indvars.iv.next.i89.i.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i88.i.i.i.i.i.i, 1
   %exitcond.not.i90.i.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i89.i.i.i.i.i.i, %wide.trip.count.i86.i.i.i.i.i.i
-  br i1 %exitcond.not.i90.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %forbody.i87.i.i.i.i.i.i, !llvm.loop !62
+  br i1 %exitcond.not.i90.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %forbody.i87.i.i.i.i.i.i, !llvm.loop !60
 
 merge.i.i.i.i.i.i.i:                              ; preds = %merge2.i.i.i.i.i.i.i, %merge2.peel.i.i.i.i.i.i.i
   %used.0.lcssa.i.i.i.i.i.i.i = phi i64 [ %436, %merge2.peel.i.i.i.i.i.i.i ], [ %used.1.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i ]
@@ -32454,7 +32439,7 @@ merge2.i:                                         ; preds = %then3.i, %forbody.i
   %used.1.i = phi i64 [ %35, %then3.i ], [ %used.023.i, %forbody.i ]
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %merge.i, label %forbody.i, !llvm.loop !62
+  br i1 %exitcond.not.i, label %merge.i, label %forbody.i, !llvm.loop !60
 
 merge.i:                                          ; preds = %merge2.i, %merge2.peel.i
   %used.0.lcssa.i = phi i64 [ %27, %merge2.peel.i ], [ %used.1.i, %merge2.i ]
@@ -32752,7 +32737,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %38 = mul <4 x i64> %wide.load56, %vec.phi53
   %index.next = add nuw i64 %index, 16
   %39 = icmp eq i64 %index.next, %n.vec
-  br i1 %39, label %middle.block, label %vector.body, !llvm.loop !64
+  br i1 %39, label %middle.block, label %vector.body, !llvm.loop !62
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %36, %35
@@ -32775,7 +32760,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %43 = mul i64 %42, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !65
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !63
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %40, %middle.block ], [ %43, %forbody.i ]
@@ -32812,7 +32797,7 @@ merge2.i:                                         ; preds = %then3.i, %forbody.i
   %used.1.i = phi i64 [ %56, %then3.i ], [ %used.023.i, %forbody.i41 ]
   %indvars.iv.next.i43 = add nuw nsw i64 %indvars.iv.i42, 1
   %exitcond.not.i44 = icmp eq i64 %indvars.iv.next.i43, %wide.trip.count.i
-  br i1 %exitcond.not.i44, label %merge.i, label %forbody.i41, !llvm.loop !62
+  br i1 %exitcond.not.i44, label %merge.i, label %forbody.i41, !llvm.loop !60
 
 merge.i:                                          ; preds = %merge2.i, %then8
   %used.0.lcssa.i = phi i64 [ %48, %then8 ], [ %used.1.i, %merge2.i ]
@@ -32971,7 +32956,7 @@ vector.body92:                                    ; preds = %vector.body92, %vec
   %17 = mul <4 x i64> %wide.load101, %vec.phi97
   %index.next102 = add nuw i64 %index93, 16
   %18 = icmp eq i64 %index.next102, %n.vec90
-  br i1 %18, label %middle.block85, label %vector.body92, !llvm.loop !66
+  br i1 %18, label %middle.block85, label %vector.body92, !llvm.loop !64
 
 middle.block85:                                   ; preds = %vector.body92
   %bin.rdx103 = mul <4 x i64> %15, %14
@@ -32994,7 +32979,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %22 = mul i64 %21, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !67
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !65
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block85
   %.lcssa = phi i64 [ %19, %middle.block85 ], [ %22, %forbody.i ]
@@ -33063,7 +33048,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %45 = mul <4 x i64> %wide.load82, %vec.phi79
   %index.next = add nuw i64 %index, 16
   %46 = icmp eq i64 %index.next, %n.vec
-  br i1 %46, label %middle.block, label %vector.body, !llvm.loop !68
+  br i1 %46, label %middle.block, label %vector.body, !llvm.loop !66
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %43, %42
@@ -33086,7 +33071,7 @@ forbody.i32:                                      ; preds = %forbody.i32.prehead
   %50 = mul i64 %49, %count.04.i34
   %indvars.iv.next.i35 = add nuw nsw i64 %indvars.iv.i33, 1
   %exitcond.not.i36 = icmp eq i64 %indvars.iv.next.i35, %wide.trip.count.i31
-  br i1 %exitcond.not.i36, label %"$TensorView.num_elements.exit37", label %forbody.i32, !llvm.loop !69
+  br i1 %exitcond.not.i36, label %"$TensorView.num_elements.exit37", label %forbody.i32, !llvm.loop !67
 
 "$TensorView.num_elements.exit37":                ; preds = %forbody.i32, %middle.block
   %.lcssa76 = phi i64 [ %47, %middle.block ], [ %50, %forbody.i32 ]
@@ -34778,7 +34763,7 @@ then2.i.i71.i:                                    ; preds = %then18.i
 
 merge13.i:                                        ; preds = %merge1.i38
   %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 12, ptr %91, ptr %3)
+  %92 = call i32 %83(i32 13, ptr %91, ptr %3)
   %.not.i39 = icmp eq i32 %92, 0
   br i1 %.not.i39, label %merge21.i, label %then8
 
@@ -34799,7 +34784,7 @@ or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
 
 or.lhs.false28.i:                                 ; preds = %merge21.i
   %97 = load i32, ptr %93, align 4
-  %.not63.i = icmp eq i32 %97, 12
+  %.not63.i = icmp eq i32 %97, 13
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
@@ -35907,7 +35892,7 @@ forbody.i.i.epil:                                 ; preds = %"$groups.create.exi
   %indvars.iv.next.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$groups.create.exit.i", label %forbody.i.i.epil, !llvm.loop !70
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit.i", label %forbody.i.i.epil, !llvm.loop !68
 
 "$groups.create.exit.i":                          ; preds = %"$groups.create.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil, %merge1.i21
   store i32 16, ptr %options.i33.i, align 8
@@ -36215,7 +36200,7 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
   %53 = phi i8 [ 0, %merge.i.i ], [ %52, %and.rhs.i.i ]
   %54 = getelementptr i8, ptr %2, i64 329
   store i8 %53, ptr %54, align 1
-  %55 = load ptr, ptr %2, align 8, !noalias !71
+  %55 = load ptr, ptr %2, align 8, !noalias !33
   %56 = getelementptr i8, ptr %2, i64 336
   %57 = getelementptr i8, ptr %14, i64 48
   %58 = load i32, ptr %57, align 4
@@ -36394,17 +36379,17 @@ merge7.i.i:                                       ; preds = %then8.i.i, %then5.i
 merge10.i:                                        ; preds = %merge7.i.i, %merge.i84.i
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %131 = load ptr, ptr %20, align 8, !noalias !72
+  %131 = load ptr, ptr %20, align 8, !noalias !69
   %132 = getelementptr i8, ptr %2, i64 172
-  %133 = load i32, ptr %132, align 4, !noalias !72
+  %133 = load i32, ptr %132, align 4, !noalias !69
   %134 = getelementptr i8, ptr %2, i64 216
-  %135 = load i32, ptr %134, align 4, !noalias !72
+  %135 = load i32, ptr %134, align 4, !noalias !69
   %136 = icmp eq i32 %35, 2
   br i1 %136, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
 
 and.rhs.i.i.i:                                    ; preds = %merge10.i
   %137 = getelementptr i8, ptr %55, i64 753
-  %138 = load i8, ptr %137, align 1, !noalias !72
+  %138 = load i8, ptr %137, align 1, !noalias !69
   %139 = and i8 %138, 1
   br label %"$Plan.layout.exit.i.i"
 
@@ -36918,7 +36903,7 @@ forbody.lr.ph.i:                                  ; preds = %merge6.i
 forbody.i:                                        ; preds = %merge11.i, %forbody.lr.ph.i
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge11.i ]
   %134 = load ptr, ptr %2, align 8
-  %135 = getelementptr %39, ptr %134, i64 %indvars.iv.i
+  %135 = getelementptr %38, ptr %134, i64 %indvars.iv.i
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(360) %135, i8 0, i64 360, i1 false)
   %136 = load ptr, ptr %0, align 8
   %137 = getelementptr i8, ptr %136, i64 124
@@ -37432,20 +37417,20 @@ define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1)
 entry:
   %raw.i = alloca [1024 x i8], align 1
   %cache = alloca %21, align 8
-  %2 = load ptr, ptr %0, align 8, !noalias !75
+  %2 = load ptr, ptr %0, align 8, !noalias !72
   %3 = getelementptr i8, ptr %0, i64 172
-  %4 = load i32, ptr %3, align 4, !noalias !78
+  %4 = load i32, ptr %3, align 4, !noalias !75
   %5 = getelementptr i8, ptr %0, i64 324
-  %6 = load i32, ptr %5, align 4, !noalias !75
+  %6 = load i32, ptr %5, align 4, !noalias !72
   %7 = getelementptr i8, ptr %2, i64 92
-  %8 = load i32, ptr %7, align 4, !noalias !75
+  %8 = load i32, ptr %7, align 4, !noalias !72
   %9 = getelementptr i8, ptr %0, i64 208
-  %10 = load i32, ptr %9, align 4, !noalias !75
+  %10 = load i32, ptr %9, align 4, !noalias !72
   %11 = getelementptr i8, ptr %2, i64 104
-  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !75
+  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !72
   %12 = sdiv i32 %layout.val.val.i, %4
   %13 = getelementptr i8, ptr %2, i64 108
-  %14 = load i32, ptr %13, align 4, !noalias !75
+  %14 = load i32, ptr %13, align 4, !noalias !72
   %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
   store i32 %6, ptr %cache, align 8
@@ -37835,7 +37820,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %32 = getelementptr i8, ptr %0, i64 172
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr i8, ptr %0, i64 216
-  %35 = load i32, ptr %34, align 4, !noalias !81
+  %35 = load i32, ptr %34, align 4, !noalias !78
   %36 = getelementptr i8, ptr %0, i64 336
   %37 = load i8, ptr %36, align 1
   %38 = getelementptr i8, ptr %0, i64 424
@@ -37986,7 +37971,7 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   %104 = load i64, ptr %shape, align 8
   %105 = getelementptr inbounds i8, ptr %shape, i64 136
   %106 = getelementptr inbounds i8, ptr %shape, i64 80
-  %107 = load i64, ptr %106, align 8, !noalias !84
+  %107 = load i64, ptr %106, align 8, !noalias !81
   %108 = add i64 %104, -1
   %109 = add i64 %108, %107
   %110 = sdiv i64 %109, %104
@@ -38247,8 +38232,8 @@ entry:
   %narrow.i = alloca %15, align 8
   %3 = getelementptr i8, ptr %1, i64 136
   %4 = getelementptr i8, ptr %1, i64 80
-  %5 = load i64, ptr %4, align 8, !noalias !71
-  %6 = load i64, ptr %1, align 8, !noalias !71
+  %5 = load i64, ptr %4, align 8, !noalias !33
+  %6 = load i64, ptr %1, align 8, !noalias !33
   %7 = add i64 %5, -1
   %8 = add i64 %7, %6
   %9 = sdiv i64 %8, %6
@@ -38340,7 +38325,7 @@ entry:
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %82 = load i32, ptr %16, align 4, !noalias !87
+  %82 = load i32, ptr %16, align 4, !noalias !84
   store i32 %82, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
@@ -38407,14 +38392,14 @@ entry:
   %reass.add64.i = add nsw i64 %reass.add63.i, %116
   %reass.add65.i = add nsw i64 %reass.add64.i, %130
   %reass.add66.i = add nsw i64 %reass.add65.i, %136
-  %reass.mul.i406 = shl i64 %reass.add66.i, 6
+  %reass.mul.i400 = shl i64 %reass.add66.i, 6
   %reass.mul69.i = mul nsw i64 %108, 768
   %reass.add70.i = add nsw i64 %121, %98
   %reass.mul71.i = shl nsw i64 %reass.add70.i, 7
   %137 = add nsw i64 %93, 255
   %138 = add nsw i64 %137, %reass.mul69.i
   %139 = add i64 %138, %reass.mul71.i
-  %140 = add i64 %139, %reass.mul.i406
+  %140 = add i64 %139, %reass.mul.i400
   %141 = sdiv i64 %140, 256
   %142 = shl nsw i64 %141, 8
   %143 = getelementptr i8, ptr %2, i64 %142
@@ -38457,8 +38442,8 @@ entry:
   store ptr %spec.select, ptr %169, align 8
   %172 = add i64 %168, 255
   %173 = sdiv i64 %172, 256
-  %reass.mul.i412 = add nsw i64 %173, %reass.add.i
-  %174 = shl i64 %reass.mul.i412, 8
+  %reass.mul.i406 = add nsw i64 %173, %reass.add.i
+  %174 = shl i64 %reass.mul.i406, 8
   %175 = load i64, ptr %4, align 8
   %176 = load i64, ptr %163, align 8
   %177 = mul i64 %176, %175
@@ -38467,11 +38452,11 @@ entry:
   %180 = getelementptr i8, ptr %0, i64 1440
   %181 = icmp sgt i64 %179, 0
   %182 = getelementptr i8, ptr %2, i64 %174
-  %storemerge378 = select i1 %181, ptr %182, ptr null
-  store ptr %storemerge378, ptr %180, align 8
+  %storemerge372 = select i1 %181, ptr %182, ptr null
+  store ptr %storemerge372, ptr %180, align 8
   %183 = add i64 %179, 255
   %184 = sdiv i64 %183, 256
-  %185 = add nsw i64 %184, %reass.mul.i412
+  %185 = add nsw i64 %184, %reass.mul.i406
   %186 = shl i64 %185, 8
   %187 = load i64, ptr %161, align 8
   %188 = load i64, ptr %163, align 8
@@ -38481,8 +38466,8 @@ entry:
   %192 = getelementptr i8, ptr %0, i64 1448
   %193 = icmp sgt i64 %191, 0
   %194 = getelementptr i8, ptr %2, i64 %186
-  %storemerge379 = select i1 %193, ptr %194, ptr null
-  store ptr %storemerge379, ptr %192, align 8
+  %storemerge373 = select i1 %193, ptr %194, ptr null
+  store ptr %storemerge373, ptr %192, align 8
   %195 = add i64 %191, 255
   %196 = sdiv i64 %195, 256
   %197 = add nsw i64 %196, %185
@@ -38495,392 +38480,382 @@ entry:
   %204 = getelementptr i8, ptr %0, i64 1456
   %205 = icmp sgt i64 %203, 0
   %206 = getelementptr i8, ptr %2, i64 %198
-  %storemerge380 = select i1 %205, ptr %206, ptr null
-  store ptr %storemerge380, ptr %204, align 8
+  %storemerge374 = select i1 %205, ptr %206, ptr null
+  store ptr %storemerge374, ptr %204, align 8
   %207 = add i64 %203, 255
   %208 = sdiv i64 %207, 256
   %209 = add nsw i64 %208, %197
   %210 = shl i64 %209, 8
   %211 = load i64, ptr %161, align 8
   %212 = load i64, ptr %163, align 8
-  %213 = getelementptr i8, ptr %1, i64 48
-  %214 = load i64, ptr %213, align 8
-  %215 = getelementptr i8, ptr %1, i64 40
-  %216 = load i64, ptr %215, align 8
-  %217 = mul i64 %216, %214
-  %218 = tail call i64 @llvm.smax.i64(i64 %212, i64 %217)
-  %219 = mul i64 %218, %211
-  %220 = getelementptr i8, ptr %0, i64 1464
-  %221 = icmp sgt i64 %219, 0
-  %222 = getelementptr i8, ptr %2, i64 %210
-  %storemerge381 = select i1 %221, ptr %222, ptr null
-  store ptr %storemerge381, ptr %220, align 8
-  %223 = add i64 %219, 255
-  %224 = sdiv i64 %223, 256
-  %225 = add nsw i64 %224, %209
-  %226 = shl i64 %225, 8
-  %227 = load i64, ptr %161, align 8
-  %228 = shl i64 %227, 2
-  %229 = getelementptr i8, ptr %0, i64 1472
-  %230 = icmp sgt i64 %228, 0
-  %231 = getelementptr i8, ptr %2, i64 %226
-  %storemerge382 = select i1 %230, ptr %231, ptr null
-  store ptr %storemerge382, ptr %229, align 8
-  %232 = add i64 %228, 255
-  %233 = sdiv i64 %232, 256
-  %234 = add nsw i64 %225, %233
-  %235 = shl i64 %234, 8
-  %236 = getelementptr i8, ptr %1, i64 16
-  %237 = load i64, ptr %236, align 8
-  %238 = load i64, ptr %1, align 8
-  %239 = add i64 %237, -1
-  %240 = add i64 %239, %238
-  %241 = sdiv i64 %240, %238
-  %242 = load i64, ptr %163, align 8
-  %243 = mul i64 %242, %241
-  %244 = load i64, ptr %166, align 8
-  %245 = mul i64 %243, %244
-  %246 = getelementptr i8, ptr %0, i64 1480
-  %247 = icmp sgt i64 %245, 0
-  %248 = getelementptr i8, ptr %2, i64 %235
-  %storemerge383 = select i1 %247, ptr %248, ptr null
-  store ptr %storemerge383, ptr %246, align 8
-  %249 = add i64 %245, 255
-  %250 = sdiv i64 %249, 256
-  %251 = add nsw i64 %250, %234
-  %252 = shl i64 %251, 8
-  %253 = load i64, ptr %236, align 8
-  %254 = load i64, ptr %1, align 8
-  %255 = add i64 %253, -1
-  %256 = add i64 %255, %254
-  %257 = sdiv i64 %256, %254
-  %258 = load i64, ptr %163, align 8
-  %259 = mul i64 %258, %257
+  %213 = mul i64 %212, %211
+  %214 = getelementptr i8, ptr %0, i64 1464
+  %215 = icmp sgt i64 %213, 0
+  %216 = getelementptr i8, ptr %2, i64 %210
+  %storemerge375 = select i1 %215, ptr %216, ptr null
+  store ptr %storemerge375, ptr %214, align 8
+  %217 = add i64 %213, 255
+  %218 = sdiv i64 %217, 256
+  %219 = add nsw i64 %218, %209
+  %220 = shl i64 %219, 8
+  %221 = load i64, ptr %161, align 8
+  %222 = shl i64 %221, 2
+  %223 = getelementptr i8, ptr %0, i64 1472
+  %224 = icmp sgt i64 %222, 0
+  %225 = getelementptr i8, ptr %2, i64 %220
+  %storemerge376 = select i1 %224, ptr %225, ptr null
+  store ptr %storemerge376, ptr %223, align 8
+  %226 = add i64 %222, 255
+  %227 = sdiv i64 %226, 256
+  %228 = add nsw i64 %227, %219
+  %229 = shl i64 %228, 8
+  %230 = getelementptr i8, ptr %1, i64 16
+  %231 = load i64, ptr %230, align 8
+  %232 = load i64, ptr %1, align 8
+  %233 = add i64 %231, -1
+  %234 = add i64 %233, %232
+  %235 = sdiv i64 %234, %232
+  %236 = load i64, ptr %163, align 8
+  %237 = mul i64 %236, %235
+  %238 = load i64, ptr %166, align 8
+  %239 = mul i64 %237, %238
+  %240 = getelementptr i8, ptr %0, i64 1480
+  %241 = icmp sgt i64 %239, 0
+  %242 = getelementptr i8, ptr %2, i64 %229
+  %storemerge377 = select i1 %241, ptr %242, ptr null
+  store ptr %storemerge377, ptr %240, align 8
+  %243 = add i64 %239, 255
+  %244 = sdiv i64 %243, 256
+  %245 = add nsw i64 %244, %228
+  %246 = shl i64 %245, 8
+  %247 = load i64, ptr %161, align 8
+  %248 = getelementptr i8, ptr %1, i64 48
+  %249 = load i64, ptr %248, align 8
+  %250 = getelementptr i8, ptr %1, i64 56
+  %251 = load i64, ptr %250, align 8
+  %252 = shl i64 %251, 1
+  %253 = add i64 %252, %249
+  %254 = getelementptr i8, ptr %1, i64 40
+  %255 = load i64, ptr %254, align 8
+  %256 = load i64, ptr %166, align 8
+  %257 = mul i64 %255, %247
+  %258 = mul i64 %257, %253
+  %259 = mul i64 %258, %256
   %260 = getelementptr i8, ptr %0, i64 1488
   %261 = icmp sgt i64 %259, 0
-  %262 = getelementptr i8, ptr %2, i64 %252
-  %storemerge384 = select i1 %261, ptr %262, ptr null
-  store ptr %storemerge384, ptr %260, align 8
+  %262 = getelementptr i8, ptr %2, i64 %246
+  %storemerge378 = select i1 %261, ptr %262, ptr null
+  store ptr %storemerge378, ptr %260, align 8
   %263 = add i64 %259, 255
   %264 = sdiv i64 %263, 256
-  %265 = add nsw i64 %264, %251
+  %265 = add nsw i64 %264, %245
   %266 = shl i64 %265, 8
-  %267 = load i64, ptr %236, align 8
-  %268 = load i64, ptr %1, align 8
-  %269 = add i64 %267, -1
-  %270 = add i64 %269, %268
-  %271 = sdiv i64 %270, %268
-  %272 = shl i64 %271, 2
-  %273 = getelementptr i8, ptr %0, i64 1496
-  %274 = icmp sgt i64 %272, 0
-  %275 = getelementptr i8, ptr %2, i64 %266
-  %storemerge385 = select i1 %274, ptr %275, ptr null
-  store ptr %storemerge385, ptr %273, align 8
-  %276 = add i64 %272, 255
-  %277 = sdiv i64 %276, 256
-  %278 = add nsw i64 %277, %265
-  %279 = shl i64 %278, 8
-  %280 = load i64, ptr %161, align 8
-  %281 = load i64, ptr %213, align 8
-  %282 = getelementptr i8, ptr %1, i64 56
-  %283 = load i64, ptr %282, align 8
-  %284 = shl i64 %283, 1
-  %285 = add i64 %284, %281
-  %286 = load i64, ptr %215, align 8
-  %287 = load i64, ptr %166, align 8
-  %288 = mul i64 %286, %280
-  %289 = mul i64 %288, %285
-  %290 = mul i64 %289, %287
-  %291 = getelementptr i8, ptr %0, i64 1504
-  %292 = icmp sgt i64 %290, 0
-  %293 = getelementptr i8, ptr %2, i64 %279
-  %storemerge386 = select i1 %292, ptr %293, ptr null
-  store ptr %storemerge386, ptr %291, align 8
-  %294 = add i64 %290, 255
-  %295 = sdiv i64 %294, 256
-  %296 = add nsw i64 %295, %278
-  %297 = shl i64 %296, 8
-  %298 = load i64, ptr %161, align 8
-  %299 = load i64, ptr %213, align 8
-  %300 = load i64, ptr %215, align 8
-  %301 = load i64, ptr %166, align 8
-  %302 = mul i64 %299, %298
-  %303 = mul i64 %302, %300
-  %304 = mul i64 %303, %301
-  %305 = getelementptr i8, ptr %0, i64 1512
-  %306 = icmp sgt i64 %304, 0
-  %307 = getelementptr i8, ptr %2, i64 %297
-  %storemerge387 = select i1 %306, ptr %307, ptr null
-  store ptr %storemerge387, ptr %305, align 8
-  %308 = add i64 %304, 255
-  %309 = sdiv i64 %308, 256
-  %310 = add nsw i64 %309, %296
-  %311 = shl i64 %310, 8
-  %312 = load i64, ptr %161, align 8
-  %313 = load i64, ptr %213, align 8
-  %314 = load i64, ptr %215, align 8
-  %315 = load i64, ptr %166, align 8
-  %316 = mul i64 %313, %312
-  %317 = mul i64 %316, %314
-  %318 = mul i64 %317, %315
-  %319 = getelementptr i8, ptr %0, i64 1520
-  %320 = icmp sgt i64 %318, 0
-  %321 = getelementptr i8, ptr %2, i64 %311
-  %storemerge388 = select i1 %320, ptr %321, ptr null
-  store ptr %storemerge388, ptr %319, align 8
-  %322 = add i64 %318, 255
-  %323 = sdiv i64 %322, 256
-  %324 = add nsw i64 %323, %310
-  %325 = shl i64 %324, 8
-  %326 = load i64, ptr %161, align 8
-  %327 = getelementptr i8, ptr %1, i64 64
-  %328 = load i64, ptr %327, align 8
-  %329 = load i64, ptr %166, align 8
-  %330 = shl i64 %326, 1
-  %331 = mul i64 %330, %328
-  %332 = mul i64 %331, %329
-  %333 = getelementptr i8, ptr %0, i64 1528
-  %334 = icmp sgt i64 %332, 0
-  %335 = getelementptr i8, ptr %2, i64 %325
-  %storemerge389 = select i1 %334, ptr %335, ptr null
-  store ptr %storemerge389, ptr %333, align 8
-  %336 = add i64 %332, 255
-  %337 = sdiv i64 %336, 256
-  %338 = add nsw i64 %337, %324
-  %339 = shl i64 %338, 8
-  %340 = load i64, ptr %161, align 8
-  %341 = load i64, ptr %327, align 8
-  %342 = mul i64 %341, %340
-  %343 = load i64, ptr %166, align 8
-  %344 = mul i64 %342, %343
-  %345 = getelementptr i8, ptr %0, i64 1536
+  %267 = load i64, ptr %161, align 8
+  %268 = load i64, ptr %248, align 8
+  %269 = load i64, ptr %254, align 8
+  %270 = load i64, ptr %166, align 8
+  %271 = mul i64 %268, %267
+  %272 = mul i64 %271, %269
+  %273 = mul i64 %272, %270
+  %274 = getelementptr i8, ptr %0, i64 1496
+  %275 = icmp sgt i64 %273, 0
+  %276 = getelementptr i8, ptr %2, i64 %266
+  %storemerge379 = select i1 %275, ptr %276, ptr null
+  store ptr %storemerge379, ptr %274, align 8
+  %277 = add i64 %273, 255
+  %278 = sdiv i64 %277, 256
+  %279 = add nsw i64 %278, %265
+  %280 = shl i64 %279, 8
+  %281 = load i64, ptr %161, align 8
+  %282 = load i64, ptr %248, align 8
+  %283 = load i64, ptr %254, align 8
+  %284 = load i64, ptr %166, align 8
+  %285 = mul i64 %282, %281
+  %286 = mul i64 %285, %283
+  %287 = mul i64 %286, %284
+  %288 = getelementptr i8, ptr %0, i64 1504
+  %289 = icmp sgt i64 %287, 0
+  %290 = getelementptr i8, ptr %2, i64 %280
+  %storemerge380 = select i1 %289, ptr %290, ptr null
+  store ptr %storemerge380, ptr %288, align 8
+  %291 = add i64 %287, 255
+  %292 = sdiv i64 %291, 256
+  %293 = add nsw i64 %292, %279
+  %294 = shl i64 %293, 8
+  %295 = load i64, ptr %161, align 8
+  %296 = load i64, ptr %248, align 8
+  %297 = load i64, ptr %254, align 8
+  %298 = mul i64 %296, %295
+  %299 = mul i64 %298, %297
+  %300 = getelementptr i8, ptr %0, i64 1512
+  %301 = icmp sgt i64 %299, 0
+  %302 = getelementptr i8, ptr %2, i64 %294
+  %storemerge381 = select i1 %301, ptr %302, ptr null
+  store ptr %storemerge381, ptr %300, align 8
+  %303 = add i64 %299, 255
+  %304 = sdiv i64 %303, 256
+  %305 = add nsw i64 %304, %293
+  %306 = shl i64 %305, 8
+  %307 = load i64, ptr %161, align 8
+  %308 = shl i64 %307, 2
+  %309 = getelementptr i8, ptr %0, i64 1520
+  %310 = icmp sgt i64 %308, 0
+  %311 = getelementptr i8, ptr %2, i64 %306
+  %storemerge382 = select i1 %310, ptr %311, ptr null
+  store ptr %storemerge382, ptr %309, align 8
+  %312 = add i64 %308, 255
+  %313 = sdiv i64 %312, 256
+  %314 = add nsw i64 %305, %313
+  %315 = shl i64 %314, 8
+  %316 = load i64, ptr %161, align 8
+  %317 = getelementptr i8, ptr %1, i64 64
+  %318 = load i64, ptr %317, align 8
+  %319 = load i64, ptr %166, align 8
+  %320 = shl i64 %316, 1
+  %321 = mul i64 %320, %318
+  %322 = mul i64 %321, %319
+  %323 = getelementptr i8, ptr %0, i64 1528
+  %324 = icmp sgt i64 %322, 0
+  %325 = getelementptr i8, ptr %2, i64 %315
+  %storemerge383 = select i1 %324, ptr %325, ptr null
+  store ptr %storemerge383, ptr %323, align 8
+  %326 = add i64 %322, 255
+  %327 = sdiv i64 %326, 256
+  %328 = add nsw i64 %327, %314
+  %329 = shl i64 %328, 8
+  %330 = load i64, ptr %161, align 8
+  %331 = load i64, ptr %317, align 8
+  %332 = mul i64 %331, %330
+  %333 = load i64, ptr %166, align 8
+  %334 = mul i64 %332, %333
+  %335 = getelementptr i8, ptr %0, i64 1536
+  %336 = icmp sgt i64 %334, 0
+  %337 = getelementptr i8, ptr %2, i64 %329
+  %storemerge384 = select i1 %336, ptr %337, ptr null
+  store ptr %storemerge384, ptr %335, align 8
+  %338 = add i64 %334, 255
+  %339 = sdiv i64 %338, 256
+  %340 = add nsw i64 %339, %328
+  %341 = shl i64 %340, 8
+  %342 = load i64, ptr %161, align 8
+  %343 = load i64, ptr %317, align 8
+  %344 = mul i64 %343, %342
+  %345 = getelementptr i8, ptr %0, i64 1544
   %346 = icmp sgt i64 %344, 0
-  %347 = getelementptr i8, ptr %2, i64 %339
-  %storemerge390 = select i1 %346, ptr %347, ptr null
-  store ptr %storemerge390, ptr %345, align 8
+  %347 = getelementptr i8, ptr %2, i64 %341
+  %storemerge385 = select i1 %346, ptr %347, ptr null
+  store ptr %storemerge385, ptr %345, align 8
   %348 = add i64 %344, 255
   %349 = sdiv i64 %348, 256
-  %350 = add nsw i64 %349, %338
+  %350 = add nsw i64 %349, %340
   %351 = shl i64 %350, 8
   %352 = load i64, ptr %161, align 8
-  %353 = load i64, ptr %327, align 8
-  %354 = mul i64 %353, %352
-  %355 = getelementptr i8, ptr %0, i64 1544
-  %356 = icmp sgt i64 %354, 0
-  %357 = getelementptr i8, ptr %2, i64 %351
-  %storemerge391 = select i1 %356, ptr %357, ptr null
-  store ptr %storemerge391, ptr %355, align 8
-  %358 = add i64 %354, 255
-  %359 = sdiv i64 %358, 256
-  %360 = add nsw i64 %359, %350
-  %361 = shl i64 %360, 8
-  %362 = load i64, ptr %161, align 8
-  %363 = shl i64 %362, 2
-  %364 = getelementptr i8, ptr %0, i64 1552
-  %365 = icmp sgt i64 %363, 0
-  %366 = getelementptr i8, ptr %2, i64 %361
-  %storemerge392 = select i1 %365, ptr %366, ptr null
-  store ptr %storemerge392, ptr %364, align 8
-  %367 = add i64 %363, 255
-  %368 = sdiv i64 %367, 256
-  %369 = add nsw i64 %368, %360
-  %370 = shl i64 %369, 8
-  %371 = load i64, ptr %161, align 8
-  %372 = load i64, ptr %163, align 8
-  %373 = mul i64 %372, %371
-  %374 = load i64, ptr %166, align 8
-  %375 = mul i64 %373, %374
-  %376 = getelementptr i8, ptr %0, i64 1560
-  %377 = icmp sgt i64 %375, 0
-  %378 = getelementptr i8, ptr %2, i64 %370
-  %storemerge393 = select i1 %377, ptr %378, ptr null
-  store ptr %storemerge393, ptr %376, align 8
-  %379 = add i64 %375, 255
-  %380 = sdiv i64 %379, 256
-  %381 = add nsw i64 %380, %369
-  %382 = shl i64 %381, 8
-  %383 = load i64, ptr %161, align 8
-  %384 = getelementptr i8, ptr %1, i64 72
-  %385 = load i64, ptr %384, align 8
-  %386 = shl i64 %383, 2
-  %387 = mul i64 %386, %385
-  %388 = getelementptr i8, ptr %0, i64 1568
-  %389 = icmp sgt i64 %387, 0
-  %390 = getelementptr i8, ptr %2, i64 %382
-  %storemerge394 = select i1 %389, ptr %390, ptr null
-  store ptr %storemerge394, ptr %388, align 8
-  %391 = add i64 %387, 255
-  %392 = sdiv i64 %391, 256
-  %393 = add nsw i64 %392, %381
-  %394 = shl i64 %393, 8
-  %395 = load i64, ptr %161, align 8
-  %396 = load i64, ptr %384, align 8
-  %397 = shl i64 %395, 2
-  %398 = mul i64 %397, %396
-  %399 = getelementptr i8, ptr %0, i64 1576
-  %400 = icmp sgt i64 %398, 0
-  %401 = getelementptr i8, ptr %2, i64 %394
-  %storemerge395 = select i1 %400, ptr %401, ptr null
-  store ptr %storemerge395, ptr %399, align 8
-  %402 = add i64 %398, 255
-  %403 = sdiv i64 %402, 256
-  %404 = add nsw i64 %403, %393
-  %405 = shl i64 %404, 8
-  %406 = load i64, ptr %236, align 8
-  %407 = load i64, ptr %1, align 8
-  %408 = add i64 %406, -1
-  %409 = add i64 %408, %407
-  %410 = sdiv i64 %409, %407
-  %411 = load i64, ptr %384, align 8
-  %412 = shl i64 %410, 2
-  %413 = mul i64 %412, %411
-  %414 = getelementptr i8, ptr %0, i64 1584
-  %415 = icmp sgt i64 %413, 0
-  %416 = getelementptr i8, ptr %2, i64 %405
-  %storemerge396 = select i1 %415, ptr %416, ptr null
-  store ptr %storemerge396, ptr %414, align 8
-  %417 = add i64 %413, 255
-  %418 = sdiv i64 %417, 256
-  %419 = add nsw i64 %418, %404
-  %420 = shl i64 %419, 8
-  %421 = load i64, ptr %236, align 8
-  %422 = load i64, ptr %1, align 8
-  %423 = add i64 %421, -1
-  %424 = add i64 %423, %422
-  %425 = sdiv i64 %424, %422
-  %426 = load i64, ptr %384, align 8
-  %427 = shl i64 %425, 2
-  %428 = mul i64 %427, %426
-  %429 = getelementptr i8, ptr %0, i64 1592
-  %430 = icmp sgt i64 %428, 0
-  %431 = getelementptr i8, ptr %2, i64 %420
-  %storemerge397 = select i1 %430, ptr %431, ptr null
-  store ptr %storemerge397, ptr %429, align 8
-  %432 = add i64 %428, 255
-  %433 = sdiv i64 %432, 256
-  %434 = add nsw i64 %433, %419
-  %435 = shl i64 %434, 8
-  %436 = getelementptr i8, ptr %1, i64 88
-  %437 = load i64, ptr %436, align 8
-  %438 = getelementptr i8, ptr %1, i64 96
-  %439 = load i64, ptr %438, align 8
-  %440 = icmp slt i64 %437, %439
-  %441 = load i64, ptr %4, align 8
-  %442 = shl i64 %437, 2
-  %443 = mul i64 %442, %441
-  %444 = select i1 %440, i64 %443, i64 0
-  %445 = getelementptr i8, ptr %0, i64 1600
-  %446 = icmp sgt i64 %444, 0
-  %447 = getelementptr i8, ptr %2, i64 %435
-  %storemerge398 = select i1 %446, ptr %447, ptr null
-  store ptr %storemerge398, ptr %445, align 8
-  %448 = add i64 %444, 255
-  %449 = sdiv i64 %448, 256
-  %450 = add nsw i64 %449, %434
-  %451 = shl i64 %450, 8
-  %452 = load i64, ptr %4, align 8
-  %453 = load i64, ptr %1, align 8
-  %454 = add i64 %452, -1
-  %455 = add i64 %454, %453
-  %456 = sdiv i64 %455, %453
-  %457 = load i64, ptr %438, align 8
-  %458 = shl i64 %456, 2
-  %459 = mul i64 %458, %457
-  %460 = getelementptr i8, ptr %0, i64 1608
+  %353 = shl i64 %352, 2
+  %354 = getelementptr i8, ptr %0, i64 1552
+  %355 = icmp sgt i64 %353, 0
+  %356 = getelementptr i8, ptr %2, i64 %351
+  %storemerge386 = select i1 %355, ptr %356, ptr null
+  store ptr %storemerge386, ptr %354, align 8
+  %357 = add i64 %353, 255
+  %358 = sdiv i64 %357, 256
+  %359 = add nsw i64 %358, %350
+  %360 = shl i64 %359, 8
+  %361 = load i64, ptr %161, align 8
+  %362 = load i64, ptr %163, align 8
+  %363 = mul i64 %362, %361
+  %364 = load i64, ptr %166, align 8
+  %365 = mul i64 %363, %364
+  %366 = getelementptr i8, ptr %0, i64 1560
+  %367 = icmp sgt i64 %365, 0
+  %368 = getelementptr i8, ptr %2, i64 %360
+  %storemerge387 = select i1 %367, ptr %368, ptr null
+  store ptr %storemerge387, ptr %366, align 8
+  %369 = add i64 %365, 255
+  %370 = sdiv i64 %369, 256
+  %371 = add nsw i64 %370, %359
+  %372 = shl i64 %371, 8
+  %373 = load i64, ptr %161, align 8
+  %374 = getelementptr i8, ptr %1, i64 72
+  %375 = load i64, ptr %374, align 8
+  %376 = shl i64 %373, 2
+  %377 = mul i64 %376, %375
+  %378 = getelementptr i8, ptr %0, i64 1568
+  %379 = icmp sgt i64 %377, 0
+  %380 = getelementptr i8, ptr %2, i64 %372
+  %storemerge388 = select i1 %379, ptr %380, ptr null
+  store ptr %storemerge388, ptr %378, align 8
+  %381 = add i64 %377, 255
+  %382 = sdiv i64 %381, 256
+  %383 = add nsw i64 %382, %371
+  %384 = shl i64 %383, 8
+  %385 = load i64, ptr %161, align 8
+  %386 = load i64, ptr %374, align 8
+  %387 = shl i64 %385, 2
+  %388 = mul i64 %387, %386
+  %389 = getelementptr i8, ptr %0, i64 1576
+  %390 = icmp sgt i64 %388, 0
+  %391 = getelementptr i8, ptr %2, i64 %384
+  %storemerge389 = select i1 %390, ptr %391, ptr null
+  store ptr %storemerge389, ptr %389, align 8
+  %392 = add i64 %388, 255
+  %393 = sdiv i64 %392, 256
+  %394 = add nsw i64 %393, %383
+  %395 = shl i64 %394, 8
+  %396 = load i64, ptr %230, align 8
+  %397 = load i64, ptr %1, align 8
+  %398 = add i64 %396, -1
+  %399 = add i64 %398, %397
+  %400 = sdiv i64 %399, %397
+  %401 = load i64, ptr %374, align 8
+  %402 = shl i64 %400, 2
+  %403 = mul i64 %402, %401
+  %404 = getelementptr i8, ptr %0, i64 1584
+  %405 = icmp sgt i64 %403, 0
+  %406 = getelementptr i8, ptr %2, i64 %395
+  %storemerge390 = select i1 %405, ptr %406, ptr null
+  store ptr %storemerge390, ptr %404, align 8
+  %407 = add i64 %403, 255
+  %408 = sdiv i64 %407, 256
+  %409 = add nsw i64 %408, %394
+  %410 = shl i64 %409, 8
+  %411 = load i64, ptr %230, align 8
+  %412 = load i64, ptr %1, align 8
+  %413 = add i64 %411, -1
+  %414 = add i64 %413, %412
+  %415 = sdiv i64 %414, %412
+  %416 = load i64, ptr %374, align 8
+  %417 = shl i64 %415, 2
+  %418 = mul i64 %417, %416
+  %419 = getelementptr i8, ptr %0, i64 1592
+  %420 = icmp sgt i64 %418, 0
+  %421 = getelementptr i8, ptr %2, i64 %410
+  %storemerge391 = select i1 %420, ptr %421, ptr null
+  store ptr %storemerge391, ptr %419, align 8
+  %422 = add i64 %418, 255
+  %423 = sdiv i64 %422, 256
+  %424 = add nsw i64 %423, %409
+  %425 = shl i64 %424, 8
+  %426 = getelementptr i8, ptr %1, i64 88
+  %427 = load i64, ptr %426, align 8
+  %428 = getelementptr i8, ptr %1, i64 96
+  %429 = load i64, ptr %428, align 8
+  %430 = icmp slt i64 %427, %429
+  %431 = load i64, ptr %4, align 8
+  %432 = shl i64 %427, 2
+  %433 = mul i64 %432, %431
+  %434 = select i1 %430, i64 %433, i64 0
+  %435 = getelementptr i8, ptr %0, i64 1600
+  %436 = icmp sgt i64 %434, 0
+  %437 = getelementptr i8, ptr %2, i64 %425
+  %storemerge392 = select i1 %436, ptr %437, ptr null
+  store ptr %storemerge392, ptr %435, align 8
+  %438 = add i64 %434, 255
+  %439 = sdiv i64 %438, 256
+  %440 = add nsw i64 %439, %424
+  %441 = shl i64 %440, 8
+  %442 = load i64, ptr %4, align 8
+  %443 = load i64, ptr %1, align 8
+  %444 = add i64 %442, -1
+  %445 = add i64 %444, %443
+  %446 = sdiv i64 %445, %443
+  %447 = load i64, ptr %428, align 8
+  %448 = shl i64 %446, 2
+  %449 = mul i64 %448, %447
+  %450 = getelementptr i8, ptr %0, i64 1608
+  %451 = icmp sgt i64 %449, 0
+  %452 = getelementptr i8, ptr %2, i64 %441
+  %storemerge393 = select i1 %451, ptr %452, ptr null
+  store ptr %storemerge393, ptr %450, align 8
+  %453 = add i64 %449, 255
+  %454 = sdiv i64 %453, 256
+  %455 = add nsw i64 %454, %440
+  %456 = shl i64 %455, 8
+  %457 = getelementptr i8, ptr %1, i64 112
+  %458 = load i64, ptr %457, align 8
+  %459 = shl i64 %458, 2
+  %460 = getelementptr i8, ptr %0, i64 1616
   %461 = icmp sgt i64 %459, 0
-  %462 = getelementptr i8, ptr %2, i64 %451
-  %storemerge399 = select i1 %461, ptr %462, ptr null
-  store ptr %storemerge399, ptr %460, align 8
+  %462 = getelementptr i8, ptr %2, i64 %456
+  %storemerge394 = select i1 %461, ptr %462, ptr null
+  store ptr %storemerge394, ptr %460, align 8
   %463 = add i64 %459, 255
   %464 = sdiv i64 %463, 256
-  %465 = add nsw i64 %464, %450
+  %465 = add nsw i64 %464, %455
   %466 = shl i64 %465, 8
-  %467 = getelementptr i8, ptr %1, i64 112
-  %468 = load i64, ptr %467, align 8
-  %469 = shl i64 %468, 2
-  %470 = getelementptr i8, ptr %0, i64 1616
-  %471 = icmp sgt i64 %469, 0
-  %472 = getelementptr i8, ptr %2, i64 %466
-  %storemerge400 = select i1 %471, ptr %472, ptr null
-  store ptr %storemerge400, ptr %470, align 8
-  %473 = add i64 %469, 255
-  %474 = sdiv i64 %473, 256
-  %475 = add nsw i64 %474, %465
-  %476 = shl i64 %475, 8
-  %477 = load i64, ptr %1, align 8
-  %478 = icmp sgt i64 %477, 1
-  %479 = load i64, ptr %4, align 8
-  %480 = add i64 %477, -1
-  %481 = add i64 %480, %479
-  %.fr = freeze i64 %481
-  %482 = srem i64 %.fr, %477
-  %483 = sub nsw i64 %.fr, %482
-  %484 = shl i64 %483, 2
-  %485 = select i1 %478, i64 %484, i64 0
-  %486 = getelementptr i8, ptr %0, i64 1624
-  %487 = icmp sgt i64 %485, 0
-  %488 = getelementptr i8, ptr %2, i64 %476
-  %storemerge401 = select i1 %487, ptr %488, ptr null
-  store ptr %storemerge401, ptr %486, align 8
-  %489 = add i64 %485, 255
-  %490 = sdiv i64 %489, 256
-  %491 = add nsw i64 %490, %475
-  %492 = shl i64 %491, 8
-  %493 = load i64, ptr %467, align 8
-  %494 = getelementptr i8, ptr %1, i64 120
-  %495 = load i64, ptr %494, align 8
-  %496 = sdiv i64 %495, 2
-  %497 = shl i64 %493, 2
-  %498 = mul i64 %497, %496
-  %499 = getelementptr i8, ptr %0, i64 1632
-  %500 = icmp sgt i64 %498, 0
-  %501 = getelementptr i8, ptr %2, i64 %492
-  %storemerge402 = select i1 %500, ptr %501, ptr null
-  store ptr %storemerge402, ptr %499, align 8
-  %502 = add i64 %498, 255
-  %503 = sdiv i64 %502, 256
-  %504 = add nsw i64 %491, %503
-  %505 = shl i64 %504, 8
-  %506 = load i64, ptr %467, align 8
-  %507 = load i64, ptr %494, align 8
-  %508 = sdiv i64 %507, 2
-  %509 = shl i64 %506, 2
-  %510 = mul i64 %509, %508
-  %511 = getelementptr i8, ptr %0, i64 1640
-  %512 = icmp sgt i64 %510, 0
-  %513 = getelementptr i8, ptr %2, i64 %505
-  %storemerge403 = select i1 %512, ptr %513, ptr null
-  store ptr %storemerge403, ptr %511, align 8
-  %514 = add i64 %510, 255
-  %515 = sdiv i64 %514, 256
-  %516 = add nsw i64 %515, %504
-  %517 = shl i64 %516, 8
-  %518 = getelementptr i8, ptr %1, i64 128
-  %519 = load i64, ptr %518, align 8
-  %520 = getelementptr i8, ptr %0, i64 1648
-  %521 = icmp sgt i64 %519, 0
-  %522 = getelementptr i8, ptr %2, i64 %517
-  %storemerge404 = select i1 %521, ptr %522, ptr null
-  store ptr %storemerge404, ptr %520, align 8
-  %523 = add i64 %519, 255
-  %524 = sdiv i64 %523, 256
-  %525 = add nsw i64 %516, %524
-  %526 = shl i64 %525, 8
-  %527 = getelementptr i8, ptr %1, i64 104
-  %528 = load i64, ptr %527, align 8
-  %529 = load i64, ptr %438, align 8
-  %530 = shl i64 %528, 2
-  %531 = mul i64 %530, %529
-  %532 = icmp sgt i64 %531, 0
-  %533 = getelementptr i8, ptr %2, i64 %526
-  %storemerge405 = select i1 %532, ptr %533, ptr null
-  %534 = getelementptr i8, ptr %0, i64 1656
-  store ptr %storemerge405, ptr %534, align 8
-  %535 = add i64 %531, 255
-  %536 = sdiv i64 %535, 256
-  %537 = add nsw i64 %536, %525
-  %538 = shl i64 %537, 8
-  ret i64 %538
+  %467 = load i64, ptr %1, align 8
+  %468 = icmp sgt i64 %467, 1
+  %469 = load i64, ptr %4, align 8
+  %470 = add i64 %467, -1
+  %471 = add i64 %470, %469
+  %.fr = freeze i64 %471
+  %472 = srem i64 %.fr, %467
+  %473 = sub nsw i64 %.fr, %472
+  %474 = shl i64 %473, 2
+  %475 = select i1 %468, i64 %474, i64 0
+  %476 = getelementptr i8, ptr %0, i64 1624
+  %477 = icmp sgt i64 %475, 0
+  %478 = getelementptr i8, ptr %2, i64 %466
+  %storemerge395 = select i1 %477, ptr %478, ptr null
+  store ptr %storemerge395, ptr %476, align 8
+  %479 = add i64 %475, 255
+  %480 = sdiv i64 %479, 256
+  %481 = add nsw i64 %480, %465
+  %482 = shl i64 %481, 8
+  %483 = load i64, ptr %457, align 8
+  %484 = getelementptr i8, ptr %1, i64 120
+  %485 = load i64, ptr %484, align 8
+  %486 = sdiv i64 %485, 2
+  %487 = shl i64 %483, 2
+  %488 = mul i64 %487, %486
+  %489 = getelementptr i8, ptr %0, i64 1632
+  %490 = icmp sgt i64 %488, 0
+  %491 = getelementptr i8, ptr %2, i64 %482
+  %storemerge396 = select i1 %490, ptr %491, ptr null
+  store ptr %storemerge396, ptr %489, align 8
+  %492 = add i64 %488, 255
+  %493 = sdiv i64 %492, 256
+  %494 = add nsw i64 %481, %493
+  %495 = shl i64 %494, 8
+  %496 = load i64, ptr %457, align 8
+  %497 = load i64, ptr %484, align 8
+  %498 = sdiv i64 %497, 2
+  %499 = shl i64 %496, 2
+  %500 = mul i64 %499, %498
+  %501 = getelementptr i8, ptr %0, i64 1640
+  %502 = icmp sgt i64 %500, 0
+  %503 = getelementptr i8, ptr %2, i64 %495
+  %storemerge397 = select i1 %502, ptr %503, ptr null
+  store ptr %storemerge397, ptr %501, align 8
+  %504 = add i64 %500, 255
+  %505 = sdiv i64 %504, 256
+  %506 = add nsw i64 %505, %494
+  %507 = shl i64 %506, 8
+  %508 = getelementptr i8, ptr %1, i64 128
+  %509 = load i64, ptr %508, align 8
+  %510 = getelementptr i8, ptr %0, i64 1648
+  %511 = icmp sgt i64 %509, 0
+  %512 = getelementptr i8, ptr %2, i64 %507
+  %storemerge398 = select i1 %511, ptr %512, ptr null
+  store ptr %storemerge398, ptr %510, align 8
+  %513 = add i64 %509, 255
+  %514 = sdiv i64 %513, 256
+  %515 = add nsw i64 %506, %514
+  %516 = shl i64 %515, 8
+  %517 = getelementptr i8, ptr %1, i64 104
+  %518 = load i64, ptr %517, align 8
+  %519 = load i64, ptr %428, align 8
+  %520 = shl i64 %518, 2
+  %521 = mul i64 %520, %519
+  %522 = icmp sgt i64 %521, 0
+  %523 = getelementptr i8, ptr %2, i64 %516
+  %storemerge399 = select i1 %522, ptr %523, ptr null
+  %524 = getelementptr i8, ptr %0, i64 1656
+  store ptr %storemerge399, ptr %524, align 8
+  %525 = add i64 %521, 255
+  %526 = sdiv i64 %525, 256
+  %527 = add nsw i64 %526, %515
+  %528 = shl i64 %527, 8
+  ret i64 %528
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
@@ -41037,38 +41012,38 @@ then.i.i.i113:                                    ; preds = %merge.i.i.i.i.i108
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %3)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %3, ptr nonnull readonly %1)
   %shape.sroa.0.0.copyload.i = load i64, ptr %3, align 8
-  %shape.sroa.10.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
-  %shape.sroa.10.0.copyload.i = load i64, ptr %shape.sroa.10.0..sroa_idx.i, align 8
+  %shape.sroa.8.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
+  %shape.sroa.8.0.copyload.i = load i64, ptr %shape.sroa.8.0..sroa_idx.i, align 8
   %shape.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
   %shape.sroa.25.0.copyload.i = load i64, ptr %shape.sroa.25.0..sroa_idx.i, align 8
-  %shape.sroa.30.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 24
-  %shape.sroa.30.0.copyload.i = load i64, ptr %shape.sroa.30.0..sroa_idx.i, align 8
-  %shape.sroa.41.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 32
-  %shape.sroa.41.0.copyload.i = load i64, ptr %shape.sroa.41.0..sroa_idx.i, align 8
-  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 40
+  %shape.sroa.28.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 24
+  %shape.sroa.28.0.copyload.i = load i64, ptr %shape.sroa.28.0..sroa_idx.i, align 8
+  %shape.sroa.39.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 32
+  %shape.sroa.39.0.copyload.i = load i64, ptr %shape.sroa.39.0..sroa_idx.i, align 8
+  %shape.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 40
+  %shape.sroa.46.0.copyload.i = load i64, ptr %shape.sroa.46.0..sroa_idx.i, align 8
+  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 48
   %shape.sroa.50.0.copyload.i = load i64, ptr %shape.sroa.50.0..sroa_idx.i, align 8
-  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 48
+  %shape.sroa.54.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 56
+  %shape.sroa.54.0.copyload.i = load i64, ptr %shape.sroa.54.0..sroa_idx.i, align 8
+  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 64
   %shape.sroa.55.0.copyload.i = load i64, ptr %shape.sroa.55.0..sroa_idx.i, align 8
-  %shape.sroa.60.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 56
-  %shape.sroa.60.0.copyload.i = load i64, ptr %shape.sroa.60.0..sroa_idx.i, align 8
-  %shape.sroa.61.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 64
-  %shape.sroa.61.0.copyload.i = load i64, ptr %shape.sroa.61.0..sroa_idx.i, align 8
-  %shape.sroa.64.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 72
-  %shape.sroa.64.0.copyload.i = load i64, ptr %shape.sroa.64.0..sroa_idx.i, align 8
-  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 80
+  %shape.sroa.58.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 72
+  %shape.sroa.58.0.copyload.i = load i64, ptr %shape.sroa.58.0..sroa_idx.i, align 8
+  %shape.sroa.62.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 80
+  %shape.sroa.62.0.copyload.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i, align 8
+  %shape.sroa.66.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 88
+  %shape.sroa.66.0.copyload.i = load i64, ptr %shape.sroa.66.0..sroa_idx.i, align 8
+  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 96
   %shape.sroa.68.0.copyload.i = load i64, ptr %shape.sroa.68.0..sroa_idx.i, align 8
-  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 88
+  %shape.sroa.71.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 104
+  %shape.sroa.71.0.copyload.i = load i64, ptr %shape.sroa.71.0..sroa_idx.i, align 8
+  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 112
   %shape.sroa.72.0.copyload.i = load i64, ptr %shape.sroa.72.0..sroa_idx.i, align 8
-  %shape.sroa.74.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 96
-  %shape.sroa.74.0.copyload.i = load i64, ptr %shape.sroa.74.0..sroa_idx.i, align 8
-  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 104
+  %shape.sroa.75.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 120
+  %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
+  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  %shape.sroa.78.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 112
-  %shape.sroa.78.0.copyload.i = load i64, ptr %shape.sroa.78.0..sroa_idx.i, align 8
-  %shape.sroa.81.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 120
-  %shape.sroa.81.0.copyload.i = load i64, ptr %shape.sroa.81.0..sroa_idx.i, align 8
-  %shape.sroa.83.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
-  %shape.sroa.83.0.copyload.i = load i64, ptr %shape.sroa.83.0..sroa_idx.i, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.570")
   %447 = load i64, ptr %7, align 8
   %448 = add i64 %447, 1
@@ -41109,8 +41084,8 @@ then.i.i.i133:                                    ; preds = %merge.i.i.i.i.i128
 "$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i133, %"$Vector.push.86.exit.thread.i.i.i117"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  %459 = mul i64 %shape.sroa.30.0.copyload.i, %shape.sroa.10.0.copyload.i
-  %460 = mul i64 %459, %shape.sroa.41.0.copyload.i
+  %459 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %460 = mul i64 %459, %shape.sroa.28.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.571")
   %461 = load i64, ptr %7, align 8
   %462 = add i64 %461, 1
@@ -41151,1642 +41126,1640 @@ then.i.i.i.i127:                                  ; preds = %merge.i.i.i.i.i.i12
 "$JsonWriter.integer_field.exit.i121":            ; preds = %then.i.i.i.i127, %"$Vector.push.86.exit.thread.i.i.i.i120"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  %473 = mul i64 %shape.sroa.41.0.copyload.i, %shape.sroa.30.0.copyload.i
-  %474 = mul i64 %473, %shape.sroa.68.0.copyload.i
+  %473 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
+  %474 = mul i64 %shape.sroa.62.0.copyload.i, %473
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.572")
   %475 = load i64, ptr %7, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i98.i = icmp slt i64 %477, %476
-  %.pre.i.i.i.i99.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i98.i, label %merge.i.i.i.i.i101.i, label %"$Vector.push.86.exit.thread.i.i.i100.i"
+  %.not.i.i.i.i.i92.i = icmp slt i64 %477, %476
+  %.pre.i.i.i.i93.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i92.i, label %merge.i.i.i.i.i95.i, label %"$Vector.push.86.exit.thread.i.i.i94.i"
 
-merge.i.i.i.i.i101.i:                             ; preds = %"$JsonWriter.integer_field.exit.i121"
+merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i121"
   %478 = shl i64 %477, 1
-  %spec.select.i.i.i.i.i102.i = tail call i64 @llvm.smax.i64(i64 %478, i64 %476)
-  %spec.store.select.i.i.i.i.i103.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i102.i, i64 8)
-  %479 = tail call ptr @realloc(ptr %.pre.i.i.i.i99.i, i64 %spec.store.select.i.i.i.i.i103.i)
+  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %478, i64 %476)
+  %spec.store.select.i.i.i.i.i97.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i, i64 8)
+  %479 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
   %480 = icmp eq ptr %479, null
-  br i1 %480, label %then.i.i.i106.i, label %merge7.i.i.i.i.i104.i
+  br i1 %480, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
 
-merge7.i.i.i.i.i104.i:                            ; preds = %merge.i.i.i.i.i101.i
+merge7.i.i.i.i.i98.i:                             ; preds = %merge.i.i.i.i.i95.i
   store ptr %479, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i103.i, ptr %10, align 8
-  %.pre10.i.i.i.i105.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i100.i"
+  store i64 %spec.store.select.i.i.i.i.i97.i, ptr %10, align 8
+  %.pre10.i.i.i.i99.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i94.i"
 
-"$Vector.push.86.exit.thread.i.i.i100.i":         ; preds = %merge7.i.i.i.i.i104.i, %"$JsonWriter.integer_field.exit.i121"
-  %481 = phi i64 [ %.pre10.i.i.i.i105.i, %merge7.i.i.i.i.i104.i ], [ %475, %"$JsonWriter.integer_field.exit.i121" ]
-  %482 = phi ptr [ %479, %merge7.i.i.i.i.i104.i ], [ %.pre.i.i.i.i99.i, %"$JsonWriter.integer_field.exit.i121" ]
+"$Vector.push.86.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i121"
+  %481 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %475, %"$JsonWriter.integer_field.exit.i121" ]
+  %482 = phi ptr [ %479, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i121" ]
   %483 = getelementptr i8, ptr %482, i64 %481
   store i8 58, ptr %483, align 1
   %484 = load i64, ptr %7, align 8
   %485 = add i64 %484, 1
   store i64 %485, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit107.i"
+  br label %"$JsonWriter.integer_field.exit101.i"
 
-then.i.i.i106.i:                                  ; preds = %merge.i.i.i.i.i101.i
+then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
   %486 = getelementptr i8, ptr %0, i64 24
   store i8 1, ptr %486, align 1
-  br label %"$JsonWriter.integer_field.exit107.i"
+  br label %"$JsonWriter.integer_field.exit101.i"
 
-"$JsonWriter.integer_field.exit107.i":            ; preds = %then.i.i.i106.i, %"$Vector.push.86.exit.thread.i.i.i100.i"
+"$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.86.exit.thread.i.i.i94.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %474)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.573")
   %487 = load i64, ptr %7, align 8
   %488 = add i64 %487, 1
   %489 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i108.i = icmp slt i64 %489, %488
-  %.pre.i.i.i.i109.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i108.i, label %merge.i.i.i.i.i111.i, label %"$Vector.push.86.exit.thread.i.i.i110.i"
+  %.not.i.i.i.i.i102.i = icmp slt i64 %489, %488
+  %.pre.i.i.i.i103.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i102.i, label %merge.i.i.i.i.i105.i, label %"$Vector.push.86.exit.thread.i.i.i104.i"
 
-merge.i.i.i.i.i111.i:                             ; preds = %"$JsonWriter.integer_field.exit107.i"
+merge.i.i.i.i.i105.i:                             ; preds = %"$JsonWriter.integer_field.exit101.i"
   %490 = shl i64 %489, 1
-  %spec.select.i.i.i.i.i112.i = tail call i64 @llvm.smax.i64(i64 %490, i64 %488)
-  %spec.store.select.i.i.i.i.i113.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i112.i, i64 8)
-  %491 = tail call ptr @realloc(ptr %.pre.i.i.i.i109.i, i64 %spec.store.select.i.i.i.i.i113.i)
+  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %490, i64 %488)
+  %spec.store.select.i.i.i.i.i107.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i, i64 8)
+  %491 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
   %492 = icmp eq ptr %491, null
-  br i1 %492, label %then.i.i.i116.i, label %merge7.i.i.i.i.i114.i
+  br i1 %492, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
 
-merge7.i.i.i.i.i114.i:                            ; preds = %merge.i.i.i.i.i111.i
+merge7.i.i.i.i.i108.i:                            ; preds = %merge.i.i.i.i.i105.i
   store ptr %491, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i113.i, ptr %10, align 8
-  %.pre10.i.i.i.i115.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i110.i"
+  store i64 %spec.store.select.i.i.i.i.i107.i, ptr %10, align 8
+  %.pre10.i.i.i.i109.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i104.i"
 
-"$Vector.push.86.exit.thread.i.i.i110.i":         ; preds = %merge7.i.i.i.i.i114.i, %"$JsonWriter.integer_field.exit107.i"
-  %493 = phi i64 [ %.pre10.i.i.i.i115.i, %merge7.i.i.i.i.i114.i ], [ %487, %"$JsonWriter.integer_field.exit107.i" ]
-  %494 = phi ptr [ %491, %merge7.i.i.i.i.i114.i ], [ %.pre.i.i.i.i109.i, %"$JsonWriter.integer_field.exit107.i" ]
+"$Vector.push.86.exit.thread.i.i.i104.i":         ; preds = %merge7.i.i.i.i.i108.i, %"$JsonWriter.integer_field.exit101.i"
+  %493 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %487, %"$JsonWriter.integer_field.exit101.i" ]
+  %494 = phi ptr [ %491, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
   %495 = getelementptr i8, ptr %494, i64 %493
   store i8 58, ptr %495, align 1
   %496 = load i64, ptr %7, align 8
   %497 = add i64 %496, 1
   store i64 %497, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit117.i"
+  br label %"$JsonWriter.integer_field.exit111.i"
 
-then.i.i.i116.i:                                  ; preds = %merge.i.i.i.i.i111.i
+then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.i
   %498 = getelementptr i8, ptr %0, i64 24
   store i8 1, ptr %498, align 1
-  br label %"$JsonWriter.integer_field.exit117.i"
+  br label %"$JsonWriter.integer_field.exit111.i"
 
-"$JsonWriter.integer_field.exit117.i":            ; preds = %then.i.i.i116.i, %"$Vector.push.86.exit.thread.i.i.i110.i"
+"$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.86.exit.thread.i.i.i104.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.574")
   %499 = load i64, ptr %7, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i118.i = icmp slt i64 %501, %500
-  %.pre.i.i.i.i119.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i118.i, label %merge.i.i.i.i.i121.i, label %"$Vector.push.86.exit.thread.i.i.i120.i"
+  %.not.i.i.i.i.i112.i = icmp slt i64 %501, %500
+  %.pre.i.i.i.i113.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i112.i, label %merge.i.i.i.i.i115.i, label %"$Vector.push.86.exit.thread.i.i.i114.i"
 
-merge.i.i.i.i.i121.i:                             ; preds = %"$JsonWriter.integer_field.exit117.i"
+merge.i.i.i.i.i115.i:                             ; preds = %"$JsonWriter.integer_field.exit111.i"
   %502 = shl i64 %501, 1
-  %spec.select.i.i.i.i.i122.i = tail call i64 @llvm.smax.i64(i64 %502, i64 %500)
-  %spec.store.select.i.i.i.i.i123.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i122.i, i64 8)
-  %503 = tail call ptr @realloc(ptr %.pre.i.i.i.i119.i, i64 %spec.store.select.i.i.i.i.i123.i)
+  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %502, i64 %500)
+  %spec.store.select.i.i.i.i.i117.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i, i64 8)
+  %503 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
   %504 = icmp eq ptr %503, null
-  br i1 %504, label %then.i.i.i126.i, label %merge7.i.i.i.i.i124.i
+  br i1 %504, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
 
-merge7.i.i.i.i.i124.i:                            ; preds = %merge.i.i.i.i.i121.i
+merge7.i.i.i.i.i118.i:                            ; preds = %merge.i.i.i.i.i115.i
   store ptr %503, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i123.i, ptr %10, align 8
-  %.pre10.i.i.i.i125.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i120.i"
+  store i64 %spec.store.select.i.i.i.i.i117.i, ptr %10, align 8
+  %.pre10.i.i.i.i119.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i114.i"
 
-"$Vector.push.86.exit.thread.i.i.i120.i":         ; preds = %merge7.i.i.i.i.i124.i, %"$JsonWriter.integer_field.exit117.i"
-  %505 = phi i64 [ %.pre10.i.i.i.i125.i, %merge7.i.i.i.i.i124.i ], [ %499, %"$JsonWriter.integer_field.exit117.i" ]
-  %506 = phi ptr [ %503, %merge7.i.i.i.i.i124.i ], [ %.pre.i.i.i.i119.i, %"$JsonWriter.integer_field.exit117.i" ]
+"$Vector.push.86.exit.thread.i.i.i114.i":         ; preds = %merge7.i.i.i.i.i118.i, %"$JsonWriter.integer_field.exit111.i"
+  %505 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %499, %"$JsonWriter.integer_field.exit111.i" ]
+  %506 = phi ptr [ %503, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
   %507 = getelementptr i8, ptr %506, i64 %505
   store i8 58, ptr %507, align 1
   %508 = load i64, ptr %7, align 8
   %509 = add i64 %508, 1
   store i64 %509, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit127.i"
+  br label %"$JsonWriter.integer_field.exit121.i"
 
-then.i.i.i126.i:                                  ; preds = %merge.i.i.i.i.i121.i
+then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.i
   %510 = getelementptr i8, ptr %0, i64 24
   store i8 1, ptr %510, align 1
-  br label %"$JsonWriter.integer_field.exit127.i"
+  br label %"$JsonWriter.integer_field.exit121.i"
 
-"$JsonWriter.integer_field.exit127.i":            ; preds = %then.i.i.i126.i, %"$Vector.push.86.exit.thread.i.i.i120.i"
+"$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.86.exit.thread.i.i.i114.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  %511 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.50.0.copyload.i
-  %512 = tail call i64 @llvm.smax.i64(i64 %shape.sroa.41.0.copyload.i, i64 %511)
-  %513 = mul i64 %512, %shape.sroa.10.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.575")
-  %514 = load i64, ptr %7, align 8
-  %515 = add i64 %514, 1
-  %516 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i128.i = icmp slt i64 %516, %515
-  %.pre.i.i.i.i129.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i128.i, label %merge.i.i.i.i.i131.i, label %"$Vector.push.86.exit.thread.i.i.i130.i"
+  %511 = load i64, ptr %7, align 8
+  %512 = add i64 %511, 1
+  %513 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i122.i = icmp slt i64 %513, %512
+  %.pre.i.i.i.i123.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i122.i, label %merge.i.i.i.i.i125.i, label %"$Vector.push.86.exit.thread.i.i.i124.i"
 
-merge.i.i.i.i.i131.i:                             ; preds = %"$JsonWriter.integer_field.exit127.i"
-  %517 = shl i64 %516, 1
-  %spec.select.i.i.i.i.i132.i = tail call i64 @llvm.smax.i64(i64 %517, i64 %515)
-  %spec.store.select.i.i.i.i.i133.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i132.i, i64 8)
-  %518 = tail call ptr @realloc(ptr %.pre.i.i.i.i129.i, i64 %spec.store.select.i.i.i.i.i133.i)
-  %519 = icmp eq ptr %518, null
-  br i1 %519, label %then.i.i.i136.i, label %merge7.i.i.i.i.i134.i
+merge.i.i.i.i.i125.i:                             ; preds = %"$JsonWriter.integer_field.exit121.i"
+  %514 = shl i64 %513, 1
+  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %514, i64 %512)
+  %spec.store.select.i.i.i.i.i127.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i, i64 8)
+  %515 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
+  %516 = icmp eq ptr %515, null
+  br i1 %516, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
 
-merge7.i.i.i.i.i134.i:                            ; preds = %merge.i.i.i.i.i131.i
-  store ptr %518, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i133.i, ptr %10, align 8
-  %.pre10.i.i.i.i135.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i130.i"
+merge7.i.i.i.i.i128.i:                            ; preds = %merge.i.i.i.i.i125.i
+  store ptr %515, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i127.i, ptr %10, align 8
+  %.pre10.i.i.i.i129.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i124.i"
 
-"$Vector.push.86.exit.thread.i.i.i130.i":         ; preds = %merge7.i.i.i.i.i134.i, %"$JsonWriter.integer_field.exit127.i"
-  %520 = phi i64 [ %.pre10.i.i.i.i135.i, %merge7.i.i.i.i.i134.i ], [ %514, %"$JsonWriter.integer_field.exit127.i" ]
-  %521 = phi ptr [ %518, %merge7.i.i.i.i.i134.i ], [ %.pre.i.i.i.i129.i, %"$JsonWriter.integer_field.exit127.i" ]
-  %522 = getelementptr i8, ptr %521, i64 %520
-  store i8 58, ptr %522, align 1
-  %523 = load i64, ptr %7, align 8
-  %524 = add i64 %523, 1
-  store i64 %524, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit137.i"
+"$Vector.push.86.exit.thread.i.i.i124.i":         ; preds = %merge7.i.i.i.i.i128.i, %"$JsonWriter.integer_field.exit121.i"
+  %517 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %511, %"$JsonWriter.integer_field.exit121.i" ]
+  %518 = phi ptr [ %515, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
+  %519 = getelementptr i8, ptr %518, i64 %517
+  store i8 58, ptr %519, align 1
+  %520 = load i64, ptr %7, align 8
+  %521 = add i64 %520, 1
+  store i64 %521, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit131.i"
 
-then.i.i.i136.i:                                  ; preds = %merge.i.i.i.i.i131.i
-  %525 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %525, align 1
-  br label %"$JsonWriter.integer_field.exit137.i"
+then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.i
+  %522 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %522, align 1
+  br label %"$JsonWriter.integer_field.exit131.i"
 
-"$JsonWriter.integer_field.exit137.i":            ; preds = %then.i.i.i136.i, %"$Vector.push.86.exit.thread.i.i.i130.i"
+"$JsonWriter.integer_field.exit131.i":            ; preds = %then.i.i.i130.i, %"$Vector.push.86.exit.thread.i.i.i124.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %513)
-  %526 = shl i64 %shape.sroa.10.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %459)
+  %523 = shl i64 %shape.sroa.8.0.copyload.i, 2
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.576")
-  %527 = load i64, ptr %7, align 8
-  %528 = add i64 %527, 1
-  %529 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i138.i = icmp slt i64 %529, %528
-  %.pre.i.i.i.i139.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i138.i, label %merge.i.i.i.i.i141.i, label %"$Vector.push.86.exit.thread.i.i.i140.i"
+  %524 = load i64, ptr %7, align 8
+  %525 = add i64 %524, 1
+  %526 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i132.i = icmp slt i64 %526, %525
+  %.pre.i.i.i.i133.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i132.i, label %merge.i.i.i.i.i135.i, label %"$Vector.push.86.exit.thread.i.i.i134.i"
 
-merge.i.i.i.i.i141.i:                             ; preds = %"$JsonWriter.integer_field.exit137.i"
-  %530 = shl i64 %529, 1
-  %spec.select.i.i.i.i.i142.i = tail call i64 @llvm.smax.i64(i64 %530, i64 %528)
-  %spec.store.select.i.i.i.i.i143.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i142.i, i64 8)
-  %531 = tail call ptr @realloc(ptr %.pre.i.i.i.i139.i, i64 %spec.store.select.i.i.i.i.i143.i)
-  %532 = icmp eq ptr %531, null
-  br i1 %532, label %then.i.i.i146.i, label %merge7.i.i.i.i.i144.i
+merge.i.i.i.i.i135.i:                             ; preds = %"$JsonWriter.integer_field.exit131.i"
+  %527 = shl i64 %526, 1
+  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %527, i64 %525)
+  %spec.store.select.i.i.i.i.i137.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i, i64 8)
+  %528 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
+  %529 = icmp eq ptr %528, null
+  br i1 %529, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
 
-merge7.i.i.i.i.i144.i:                            ; preds = %merge.i.i.i.i.i141.i
-  store ptr %531, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i143.i, ptr %10, align 8
-  %.pre10.i.i.i.i145.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i140.i"
+merge7.i.i.i.i.i138.i:                            ; preds = %merge.i.i.i.i.i135.i
+  store ptr %528, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i137.i, ptr %10, align 8
+  %.pre10.i.i.i.i139.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i134.i"
 
-"$Vector.push.86.exit.thread.i.i.i140.i":         ; preds = %merge7.i.i.i.i.i144.i, %"$JsonWriter.integer_field.exit137.i"
-  %533 = phi i64 [ %.pre10.i.i.i.i145.i, %merge7.i.i.i.i.i144.i ], [ %527, %"$JsonWriter.integer_field.exit137.i" ]
-  %534 = phi ptr [ %531, %merge7.i.i.i.i.i144.i ], [ %.pre.i.i.i.i139.i, %"$JsonWriter.integer_field.exit137.i" ]
-  %535 = getelementptr i8, ptr %534, i64 %533
-  store i8 58, ptr %535, align 1
-  %536 = load i64, ptr %7, align 8
-  %537 = add i64 %536, 1
-  store i64 %537, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit147.i"
+"$Vector.push.86.exit.thread.i.i.i134.i":         ; preds = %merge7.i.i.i.i.i138.i, %"$JsonWriter.integer_field.exit131.i"
+  %530 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %524, %"$JsonWriter.integer_field.exit131.i" ]
+  %531 = phi ptr [ %528, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
+  %532 = getelementptr i8, ptr %531, i64 %530
+  store i8 58, ptr %532, align 1
+  %533 = load i64, ptr %7, align 8
+  %534 = add i64 %533, 1
+  store i64 %534, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit141.i"
 
-then.i.i.i146.i:                                  ; preds = %merge.i.i.i.i.i141.i
-  %538 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %538, align 1
-  br label %"$JsonWriter.integer_field.exit147.i"
+then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.i
+  %535 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %535, align 1
+  br label %"$JsonWriter.integer_field.exit141.i"
 
-"$JsonWriter.integer_field.exit147.i":            ; preds = %then.i.i.i146.i, %"$Vector.push.86.exit.thread.i.i.i140.i"
+"$JsonWriter.integer_field.exit141.i":            ; preds = %then.i.i.i140.i, %"$Vector.push.86.exit.thread.i.i.i134.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %526)
-  %539 = add i64 %shape.sroa.0.0.copyload.i, -1
-  %540 = add i64 %shape.sroa.25.0.copyload.i, %539
-  %541 = sdiv i64 %540, %shape.sroa.0.0.copyload.i
-  %542 = mul i64 %541, %shape.sroa.41.0.copyload.i
-  %543 = mul i64 %542, %shape.sroa.30.0.copyload.i
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
+  %536 = add i64 %shape.sroa.0.0.copyload.i, -1
+  %537 = add i64 %shape.sroa.25.0.copyload.i, %536
+  %538 = sdiv i64 %537, %shape.sroa.0.0.copyload.i
+  %539 = mul i64 %538, %473
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.577")
-  %544 = load i64, ptr %7, align 8
-  %545 = add i64 %544, 1
-  %546 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i148.i = icmp slt i64 %546, %545
-  %.pre.i.i.i.i149.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i148.i, label %merge.i.i.i.i.i151.i, label %"$Vector.push.86.exit.thread.i.i.i150.i"
+  %540 = load i64, ptr %7, align 8
+  %541 = add i64 %540, 1
+  %542 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i142.i = icmp slt i64 %542, %541
+  %.pre.i.i.i.i143.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i142.i, label %merge.i.i.i.i.i145.i, label %"$Vector.push.86.exit.thread.i.i.i144.i"
 
-merge.i.i.i.i.i151.i:                             ; preds = %"$JsonWriter.integer_field.exit147.i"
-  %547 = shl i64 %546, 1
-  %spec.select.i.i.i.i.i152.i = tail call i64 @llvm.smax.i64(i64 %547, i64 %545)
-  %spec.store.select.i.i.i.i.i153.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i152.i, i64 8)
-  %548 = tail call ptr @realloc(ptr %.pre.i.i.i.i149.i, i64 %spec.store.select.i.i.i.i.i153.i)
-  %549 = icmp eq ptr %548, null
-  br i1 %549, label %then.i.i.i156.i, label %merge7.i.i.i.i.i154.i
+merge.i.i.i.i.i145.i:                             ; preds = %"$JsonWriter.integer_field.exit141.i"
+  %543 = shl i64 %542, 1
+  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %543, i64 %541)
+  %spec.store.select.i.i.i.i.i147.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i, i64 8)
+  %544 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
+  %545 = icmp eq ptr %544, null
+  br i1 %545, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
 
-merge7.i.i.i.i.i154.i:                            ; preds = %merge.i.i.i.i.i151.i
-  store ptr %548, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i153.i, ptr %10, align 8
-  %.pre10.i.i.i.i155.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i150.i"
+merge7.i.i.i.i.i148.i:                            ; preds = %merge.i.i.i.i.i145.i
+  store ptr %544, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i147.i, ptr %10, align 8
+  %.pre10.i.i.i.i149.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i144.i"
 
-"$Vector.push.86.exit.thread.i.i.i150.i":         ; preds = %merge7.i.i.i.i.i154.i, %"$JsonWriter.integer_field.exit147.i"
-  %550 = phi i64 [ %.pre10.i.i.i.i155.i, %merge7.i.i.i.i.i154.i ], [ %544, %"$JsonWriter.integer_field.exit147.i" ]
-  %551 = phi ptr [ %548, %merge7.i.i.i.i.i154.i ], [ %.pre.i.i.i.i149.i, %"$JsonWriter.integer_field.exit147.i" ]
-  %552 = getelementptr i8, ptr %551, i64 %550
-  store i8 58, ptr %552, align 1
-  %553 = load i64, ptr %7, align 8
-  %554 = add i64 %553, 1
-  store i64 %554, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit157.i"
+"$Vector.push.86.exit.thread.i.i.i144.i":         ; preds = %merge7.i.i.i.i.i148.i, %"$JsonWriter.integer_field.exit141.i"
+  %546 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %540, %"$JsonWriter.integer_field.exit141.i" ]
+  %547 = phi ptr [ %544, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
+  %548 = getelementptr i8, ptr %547, i64 %546
+  store i8 58, ptr %548, align 1
+  %549 = load i64, ptr %7, align 8
+  %550 = add i64 %549, 1
+  store i64 %550, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit151.i"
 
-then.i.i.i156.i:                                  ; preds = %merge.i.i.i.i.i151.i
-  %555 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %555, align 1
-  br label %"$JsonWriter.integer_field.exit157.i"
+then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.i
+  %551 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %551, align 1
+  br label %"$JsonWriter.integer_field.exit151.i"
 
-"$JsonWriter.integer_field.exit157.i":            ; preds = %then.i.i.i156.i, %"$Vector.push.86.exit.thread.i.i.i150.i"
+"$JsonWriter.integer_field.exit151.i":            ; preds = %then.i.i.i150.i, %"$Vector.push.86.exit.thread.i.i.i144.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %543)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %539)
+  %552 = shl i64 %shape.sroa.54.0.copyload.i, 1
+  %553 = add i64 %552, %shape.sroa.50.0.copyload.i
+  %554 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %555 = mul i64 %shape.sroa.46.0.copyload.i, %554
+  %556 = mul i64 %555, %553
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.578")
-  %556 = load i64, ptr %7, align 8
-  %557 = add i64 %556, 1
-  %558 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i158.i = icmp slt i64 %558, %557
-  %.pre.i.i.i.i159.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i158.i, label %merge.i.i.i.i.i161.i, label %"$Vector.push.86.exit.thread.i.i.i160.i"
+  %557 = load i64, ptr %7, align 8
+  %558 = add i64 %557, 1
+  %559 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i152.i = icmp slt i64 %559, %558
+  %.pre.i.i.i.i153.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.86.exit.thread.i.i.i154.i"
 
-merge.i.i.i.i.i161.i:                             ; preds = %"$JsonWriter.integer_field.exit157.i"
-  %559 = shl i64 %558, 1
-  %spec.select.i.i.i.i.i162.i = tail call i64 @llvm.smax.i64(i64 %559, i64 %557)
-  %spec.store.select.i.i.i.i.i163.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i162.i, i64 8)
-  %560 = tail call ptr @realloc(ptr %.pre.i.i.i.i159.i, i64 %spec.store.select.i.i.i.i.i163.i)
-  %561 = icmp eq ptr %560, null
-  br i1 %561, label %then.i.i.i166.i, label %merge7.i.i.i.i.i164.i
+merge.i.i.i.i.i155.i:                             ; preds = %"$JsonWriter.integer_field.exit151.i"
+  %560 = shl i64 %559, 1
+  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %560, i64 %558)
+  %spec.store.select.i.i.i.i.i157.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i, i64 8)
+  %561 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
+  %562 = icmp eq ptr %561, null
+  br i1 %562, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
 
-merge7.i.i.i.i.i164.i:                            ; preds = %merge.i.i.i.i.i161.i
-  store ptr %560, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i163.i, ptr %10, align 8
-  %.pre10.i.i.i.i165.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i160.i"
+merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.i
+  store ptr %561, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i157.i, ptr %10, align 8
+  %.pre10.i.i.i.i159.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i154.i"
 
-"$Vector.push.86.exit.thread.i.i.i160.i":         ; preds = %merge7.i.i.i.i.i164.i, %"$JsonWriter.integer_field.exit157.i"
-  %562 = phi i64 [ %.pre10.i.i.i.i165.i, %merge7.i.i.i.i.i164.i ], [ %556, %"$JsonWriter.integer_field.exit157.i" ]
-  %563 = phi ptr [ %560, %merge7.i.i.i.i.i164.i ], [ %.pre.i.i.i.i159.i, %"$JsonWriter.integer_field.exit157.i" ]
-  %564 = getelementptr i8, ptr %563, i64 %562
-  store i8 58, ptr %564, align 1
-  %565 = load i64, ptr %7, align 8
-  %566 = add i64 %565, 1
-  store i64 %566, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit167.i"
+"$Vector.push.86.exit.thread.i.i.i154.i":         ; preds = %merge7.i.i.i.i.i158.i, %"$JsonWriter.integer_field.exit151.i"
+  %563 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %557, %"$JsonWriter.integer_field.exit151.i" ]
+  %564 = phi ptr [ %561, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
+  %565 = getelementptr i8, ptr %564, i64 %563
+  store i8 58, ptr %565, align 1
+  %566 = load i64, ptr %7, align 8
+  %567 = add i64 %566, 1
+  store i64 %567, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit161.i"
 
-then.i.i.i166.i:                                  ; preds = %merge.i.i.i.i.i161.i
-  %567 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %567, align 1
-  br label %"$JsonWriter.integer_field.exit167.i"
+then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.i
+  %568 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %568, align 1
+  br label %"$JsonWriter.integer_field.exit161.i"
 
-"$JsonWriter.integer_field.exit167.i":            ; preds = %then.i.i.i166.i, %"$Vector.push.86.exit.thread.i.i.i160.i"
+"$JsonWriter.integer_field.exit161.i":            ; preds = %then.i.i.i160.i, %"$Vector.push.86.exit.thread.i.i.i154.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %542)
-  %568 = shl i64 %541, 2
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %556)
+  %569 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %570 = mul i64 %569, %shape.sroa.50.0.copyload.i
+  %571 = mul i64 %570, %shape.sroa.28.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.579")
-  %569 = load i64, ptr %7, align 8
-  %570 = add i64 %569, 1
-  %571 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i168.i = icmp slt i64 %571, %570
-  %.pre.i.i.i.i169.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i168.i, label %merge.i.i.i.i.i171.i, label %"$Vector.push.86.exit.thread.i.i.i170.i"
+  %572 = load i64, ptr %7, align 8
+  %573 = add i64 %572, 1
+  %574 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i162.i = icmp slt i64 %574, %573
+  %.pre.i.i.i.i163.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i162.i, label %merge.i.i.i.i.i165.i, label %"$Vector.push.86.exit.thread.i.i.i164.i"
 
-merge.i.i.i.i.i171.i:                             ; preds = %"$JsonWriter.integer_field.exit167.i"
-  %572 = shl i64 %571, 1
-  %spec.select.i.i.i.i.i172.i = tail call i64 @llvm.smax.i64(i64 %572, i64 %570)
-  %spec.store.select.i.i.i.i.i173.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i172.i, i64 8)
-  %573 = tail call ptr @realloc(ptr %.pre.i.i.i.i169.i, i64 %spec.store.select.i.i.i.i.i173.i)
-  %574 = icmp eq ptr %573, null
-  br i1 %574, label %then.i.i.i176.i, label %merge7.i.i.i.i.i174.i
+merge.i.i.i.i.i165.i:                             ; preds = %"$JsonWriter.integer_field.exit161.i"
+  %575 = shl i64 %574, 1
+  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %575, i64 %573)
+  %spec.store.select.i.i.i.i.i167.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i, i64 8)
+  %576 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
+  %577 = icmp eq ptr %576, null
+  br i1 %577, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
 
-merge7.i.i.i.i.i174.i:                            ; preds = %merge.i.i.i.i.i171.i
-  store ptr %573, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i173.i, ptr %10, align 8
-  %.pre10.i.i.i.i175.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i170.i"
+merge7.i.i.i.i.i168.i:                            ; preds = %merge.i.i.i.i.i165.i
+  store ptr %576, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i167.i, ptr %10, align 8
+  %.pre10.i.i.i.i169.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i164.i"
 
-"$Vector.push.86.exit.thread.i.i.i170.i":         ; preds = %merge7.i.i.i.i.i174.i, %"$JsonWriter.integer_field.exit167.i"
-  %575 = phi i64 [ %.pre10.i.i.i.i175.i, %merge7.i.i.i.i.i174.i ], [ %569, %"$JsonWriter.integer_field.exit167.i" ]
-  %576 = phi ptr [ %573, %merge7.i.i.i.i.i174.i ], [ %.pre.i.i.i.i169.i, %"$JsonWriter.integer_field.exit167.i" ]
-  %577 = getelementptr i8, ptr %576, i64 %575
-  store i8 58, ptr %577, align 1
-  %578 = load i64, ptr %7, align 8
-  %579 = add i64 %578, 1
-  store i64 %579, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit177.i"
+"$Vector.push.86.exit.thread.i.i.i164.i":         ; preds = %merge7.i.i.i.i.i168.i, %"$JsonWriter.integer_field.exit161.i"
+  %578 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %572, %"$JsonWriter.integer_field.exit161.i" ]
+  %579 = phi ptr [ %576, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
+  %580 = getelementptr i8, ptr %579, i64 %578
+  store i8 58, ptr %580, align 1
+  %581 = load i64, ptr %7, align 8
+  %582 = add i64 %581, 1
+  store i64 %582, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit171.i"
 
-then.i.i.i176.i:                                  ; preds = %merge.i.i.i.i.i171.i
-  %580 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %580, align 1
-  br label %"$JsonWriter.integer_field.exit177.i"
+then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.i
+  %583 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %583, align 1
+  br label %"$JsonWriter.integer_field.exit171.i"
 
-"$JsonWriter.integer_field.exit177.i":            ; preds = %then.i.i.i176.i, %"$Vector.push.86.exit.thread.i.i.i170.i"
+"$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.86.exit.thread.i.i.i164.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %568)
-  %581 = shl i64 %shape.sroa.60.0.copyload.i, 1
-  %582 = add i64 %581, %shape.sroa.55.0.copyload.i
-  %583 = mul i64 %shape.sroa.50.0.copyload.i, %459
-  %584 = mul i64 %583, %582
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.580")
-  %585 = load i64, ptr %7, align 8
-  %586 = add i64 %585, 1
-  %587 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i178.i = icmp slt i64 %587, %586
-  %.pre.i.i.i.i179.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i178.i, label %merge.i.i.i.i.i181.i, label %"$Vector.push.86.exit.thread.i.i.i180.i"
+  %584 = load i64, ptr %7, align 8
+  %585 = add i64 %584, 1
+  %586 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i172.i = icmp slt i64 %586, %585
+  %.pre.i.i.i.i173.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i172.i, label %merge.i.i.i.i.i175.i, label %"$Vector.push.86.exit.thread.i.i.i174.i"
 
-merge.i.i.i.i.i181.i:                             ; preds = %"$JsonWriter.integer_field.exit177.i"
-  %588 = shl i64 %587, 1
-  %spec.select.i.i.i.i.i182.i = tail call i64 @llvm.smax.i64(i64 %588, i64 %586)
-  %spec.store.select.i.i.i.i.i183.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i182.i, i64 8)
-  %589 = tail call ptr @realloc(ptr %.pre.i.i.i.i179.i, i64 %spec.store.select.i.i.i.i.i183.i)
-  %590 = icmp eq ptr %589, null
-  br i1 %590, label %then.i.i.i186.i, label %merge7.i.i.i.i.i184.i
+merge.i.i.i.i.i175.i:                             ; preds = %"$JsonWriter.integer_field.exit171.i"
+  %587 = shl i64 %586, 1
+  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %587, i64 %585)
+  %spec.store.select.i.i.i.i.i177.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i, i64 8)
+  %588 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
+  %589 = icmp eq ptr %588, null
+  br i1 %589, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
 
-merge7.i.i.i.i.i184.i:                            ; preds = %merge.i.i.i.i.i181.i
-  store ptr %589, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i183.i, ptr %10, align 8
-  %.pre10.i.i.i.i185.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i180.i"
+merge7.i.i.i.i.i178.i:                            ; preds = %merge.i.i.i.i.i175.i
+  store ptr %588, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i177.i, ptr %10, align 8
+  %.pre10.i.i.i.i179.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i174.i"
 
-"$Vector.push.86.exit.thread.i.i.i180.i":         ; preds = %merge7.i.i.i.i.i184.i, %"$JsonWriter.integer_field.exit177.i"
-  %591 = phi i64 [ %.pre10.i.i.i.i185.i, %merge7.i.i.i.i.i184.i ], [ %585, %"$JsonWriter.integer_field.exit177.i" ]
-  %592 = phi ptr [ %589, %merge7.i.i.i.i.i184.i ], [ %.pre.i.i.i.i179.i, %"$JsonWriter.integer_field.exit177.i" ]
-  %593 = getelementptr i8, ptr %592, i64 %591
-  store i8 58, ptr %593, align 1
-  %594 = load i64, ptr %7, align 8
-  %595 = add i64 %594, 1
-  store i64 %595, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit187.i"
+"$Vector.push.86.exit.thread.i.i.i174.i":         ; preds = %merge7.i.i.i.i.i178.i, %"$JsonWriter.integer_field.exit171.i"
+  %590 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %584, %"$JsonWriter.integer_field.exit171.i" ]
+  %591 = phi ptr [ %588, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
+  %592 = getelementptr i8, ptr %591, i64 %590
+  store i8 58, ptr %592, align 1
+  %593 = load i64, ptr %7, align 8
+  %594 = add i64 %593, 1
+  store i64 %594, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit181.i"
 
-then.i.i.i186.i:                                  ; preds = %merge.i.i.i.i.i181.i
-  %596 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %596, align 1
-  br label %"$JsonWriter.integer_field.exit187.i"
+then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.i
+  %595 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %595, align 1
+  br label %"$JsonWriter.integer_field.exit181.i"
 
-"$JsonWriter.integer_field.exit187.i":            ; preds = %then.i.i.i186.i, %"$Vector.push.86.exit.thread.i.i.i180.i"
+"$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.86.exit.thread.i.i.i174.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %584)
-  %597 = mul i64 %511, %459
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.581")
-  %598 = load i64, ptr %7, align 8
-  %599 = add i64 %598, 1
-  %600 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i188.i = icmp slt i64 %600, %599
-  %.pre.i.i.i.i189.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i188.i, label %merge.i.i.i.i.i191.i, label %"$Vector.push.86.exit.thread.i.i.i190.i"
+  %596 = load i64, ptr %7, align 8
+  %597 = add i64 %596, 1
+  %598 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i182.i = icmp slt i64 %598, %597
+  %.pre.i.i.i.i183.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i182.i, label %merge.i.i.i.i.i185.i, label %"$Vector.push.86.exit.thread.i.i.i184.i"
 
-merge.i.i.i.i.i191.i:                             ; preds = %"$JsonWriter.integer_field.exit187.i"
-  %601 = shl i64 %600, 1
-  %spec.select.i.i.i.i.i192.i = tail call i64 @llvm.smax.i64(i64 %601, i64 %599)
-  %spec.store.select.i.i.i.i.i193.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i192.i, i64 8)
-  %602 = tail call ptr @realloc(ptr %.pre.i.i.i.i189.i, i64 %spec.store.select.i.i.i.i.i193.i)
-  %603 = icmp eq ptr %602, null
-  br i1 %603, label %then.i.i.i196.i, label %merge7.i.i.i.i.i194.i
+merge.i.i.i.i.i185.i:                             ; preds = %"$JsonWriter.integer_field.exit181.i"
+  %599 = shl i64 %598, 1
+  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %599, i64 %597)
+  %spec.store.select.i.i.i.i.i187.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i, i64 8)
+  %600 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
+  %601 = icmp eq ptr %600, null
+  br i1 %601, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
 
-merge7.i.i.i.i.i194.i:                            ; preds = %merge.i.i.i.i.i191.i
-  store ptr %602, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i193.i, ptr %10, align 8
-  %.pre10.i.i.i.i195.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i190.i"
+merge7.i.i.i.i.i188.i:                            ; preds = %merge.i.i.i.i.i185.i
+  store ptr %600, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i187.i, ptr %10, align 8
+  %.pre10.i.i.i.i189.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i184.i"
 
-"$Vector.push.86.exit.thread.i.i.i190.i":         ; preds = %merge7.i.i.i.i.i194.i, %"$JsonWriter.integer_field.exit187.i"
-  %604 = phi i64 [ %.pre10.i.i.i.i195.i, %merge7.i.i.i.i.i194.i ], [ %598, %"$JsonWriter.integer_field.exit187.i" ]
-  %605 = phi ptr [ %602, %merge7.i.i.i.i.i194.i ], [ %.pre.i.i.i.i189.i, %"$JsonWriter.integer_field.exit187.i" ]
-  %606 = getelementptr i8, ptr %605, i64 %604
-  store i8 58, ptr %606, align 1
-  %607 = load i64, ptr %7, align 8
-  %608 = add i64 %607, 1
-  store i64 %608, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit197.i"
+"$Vector.push.86.exit.thread.i.i.i184.i":         ; preds = %merge7.i.i.i.i.i188.i, %"$JsonWriter.integer_field.exit181.i"
+  %602 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %596, %"$JsonWriter.integer_field.exit181.i" ]
+  %603 = phi ptr [ %600, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
+  %604 = getelementptr i8, ptr %603, i64 %602
+  store i8 58, ptr %604, align 1
+  %605 = load i64, ptr %7, align 8
+  %606 = add i64 %605, 1
+  store i64 %606, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit191.i"
 
-then.i.i.i196.i:                                  ; preds = %merge.i.i.i.i.i191.i
-  %609 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %609, align 1
-  br label %"$JsonWriter.integer_field.exit197.i"
+then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.i
+  %607 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %607, align 1
+  br label %"$JsonWriter.integer_field.exit191.i"
 
-"$JsonWriter.integer_field.exit197.i":            ; preds = %then.i.i.i196.i, %"$Vector.push.86.exit.thread.i.i.i190.i"
+"$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.86.exit.thread.i.i.i184.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %597)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %570)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.582")
-  %610 = load i64, ptr %7, align 8
-  %611 = add i64 %610, 1
-  %612 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i198.i = icmp slt i64 %612, %611
-  %.pre.i.i.i.i199.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i198.i, label %merge.i.i.i.i.i201.i, label %"$Vector.push.86.exit.thread.i.i.i200.i"
+  %608 = load i64, ptr %7, align 8
+  %609 = add i64 %608, 1
+  %610 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i192.i = icmp slt i64 %610, %609
+  %.pre.i.i.i.i193.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.86.exit.thread.i.i.i194.i"
 
-merge.i.i.i.i.i201.i:                             ; preds = %"$JsonWriter.integer_field.exit197.i"
-  %613 = shl i64 %612, 1
-  %spec.select.i.i.i.i.i202.i = tail call i64 @llvm.smax.i64(i64 %613, i64 %611)
-  %spec.store.select.i.i.i.i.i203.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i202.i, i64 8)
-  %614 = tail call ptr @realloc(ptr %.pre.i.i.i.i199.i, i64 %spec.store.select.i.i.i.i.i203.i)
-  %615 = icmp eq ptr %614, null
-  br i1 %615, label %then.i.i.i206.i, label %merge7.i.i.i.i.i204.i
+merge.i.i.i.i.i195.i:                             ; preds = %"$JsonWriter.integer_field.exit191.i"
+  %611 = shl i64 %610, 1
+  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %611, i64 %609)
+  %spec.store.select.i.i.i.i.i197.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
+  %612 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
+  %613 = icmp eq ptr %612, null
+  br i1 %613, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
 
-merge7.i.i.i.i.i204.i:                            ; preds = %merge.i.i.i.i.i201.i
-  store ptr %614, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i203.i, ptr %10, align 8
-  %.pre10.i.i.i.i205.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i200.i"
+merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
+  store ptr %612, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %10, align 8
+  %.pre10.i.i.i.i199.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i194.i"
 
-"$Vector.push.86.exit.thread.i.i.i200.i":         ; preds = %merge7.i.i.i.i.i204.i, %"$JsonWriter.integer_field.exit197.i"
-  %616 = phi i64 [ %.pre10.i.i.i.i205.i, %merge7.i.i.i.i.i204.i ], [ %610, %"$JsonWriter.integer_field.exit197.i" ]
-  %617 = phi ptr [ %614, %merge7.i.i.i.i.i204.i ], [ %.pre.i.i.i.i199.i, %"$JsonWriter.integer_field.exit197.i" ]
-  %618 = getelementptr i8, ptr %617, i64 %616
-  store i8 58, ptr %618, align 1
-  %619 = load i64, ptr %7, align 8
-  %620 = add i64 %619, 1
-  store i64 %620, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit207.i"
+"$Vector.push.86.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %"$JsonWriter.integer_field.exit191.i"
+  %614 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %608, %"$JsonWriter.integer_field.exit191.i" ]
+  %615 = phi ptr [ %612, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
+  %616 = getelementptr i8, ptr %615, i64 %614
+  store i8 58, ptr %616, align 1
+  %617 = load i64, ptr %7, align 8
+  %618 = add i64 %617, 1
+  store i64 %618, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit201.i"
 
-then.i.i.i206.i:                                  ; preds = %merge.i.i.i.i.i201.i
-  %621 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %621, align 1
-  br label %"$JsonWriter.integer_field.exit207.i"
+then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
+  %619 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %619, align 1
+  br label %"$JsonWriter.integer_field.exit201.i"
 
-"$JsonWriter.integer_field.exit207.i":            ; preds = %then.i.i.i206.i, %"$Vector.push.86.exit.thread.i.i.i200.i"
+"$JsonWriter.integer_field.exit201.i":            ; preds = %then.i.i.i200.i, %"$Vector.push.86.exit.thread.i.i.i194.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %597)
-  %622 = shl i64 %459, 1
-  %623 = mul i64 %622, %shape.sroa.61.0.copyload.i
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
+  %620 = shl i64 %554, 1
+  %621 = mul i64 %620, %shape.sroa.55.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.583")
-  %624 = load i64, ptr %7, align 8
-  %625 = add i64 %624, 1
-  %626 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i208.i = icmp slt i64 %626, %625
-  %.pre.i.i.i.i209.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i208.i, label %merge.i.i.i.i.i211.i, label %"$Vector.push.86.exit.thread.i.i.i210.i"
+  %622 = load i64, ptr %7, align 8
+  %623 = add i64 %622, 1
+  %624 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i202.i = icmp slt i64 %624, %623
+  %.pre.i.i.i.i203.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i202.i, label %merge.i.i.i.i.i205.i, label %"$Vector.push.86.exit.thread.i.i.i204.i"
 
-merge.i.i.i.i.i211.i:                             ; preds = %"$JsonWriter.integer_field.exit207.i"
-  %627 = shl i64 %626, 1
-  %spec.select.i.i.i.i.i212.i = tail call i64 @llvm.smax.i64(i64 %627, i64 %625)
-  %spec.store.select.i.i.i.i.i213.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i212.i, i64 8)
-  %628 = tail call ptr @realloc(ptr %.pre.i.i.i.i209.i, i64 %spec.store.select.i.i.i.i.i213.i)
-  %629 = icmp eq ptr %628, null
-  br i1 %629, label %then.i.i.i216.i, label %merge7.i.i.i.i.i214.i
+merge.i.i.i.i.i205.i:                             ; preds = %"$JsonWriter.integer_field.exit201.i"
+  %625 = shl i64 %624, 1
+  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %625, i64 %623)
+  %spec.store.select.i.i.i.i.i207.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i, i64 8)
+  %626 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
+  %627 = icmp eq ptr %626, null
+  br i1 %627, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
 
-merge7.i.i.i.i.i214.i:                            ; preds = %merge.i.i.i.i.i211.i
-  store ptr %628, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i213.i, ptr %10, align 8
-  %.pre10.i.i.i.i215.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i210.i"
+merge7.i.i.i.i.i208.i:                            ; preds = %merge.i.i.i.i.i205.i
+  store ptr %626, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i207.i, ptr %10, align 8
+  %.pre10.i.i.i.i209.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i204.i"
 
-"$Vector.push.86.exit.thread.i.i.i210.i":         ; preds = %merge7.i.i.i.i.i214.i, %"$JsonWriter.integer_field.exit207.i"
-  %630 = phi i64 [ %.pre10.i.i.i.i215.i, %merge7.i.i.i.i.i214.i ], [ %624, %"$JsonWriter.integer_field.exit207.i" ]
-  %631 = phi ptr [ %628, %merge7.i.i.i.i.i214.i ], [ %.pre.i.i.i.i209.i, %"$JsonWriter.integer_field.exit207.i" ]
-  %632 = getelementptr i8, ptr %631, i64 %630
-  store i8 58, ptr %632, align 1
-  %633 = load i64, ptr %7, align 8
-  %634 = add i64 %633, 1
-  store i64 %634, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit217.i"
+"$Vector.push.86.exit.thread.i.i.i204.i":         ; preds = %merge7.i.i.i.i.i208.i, %"$JsonWriter.integer_field.exit201.i"
+  %628 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %622, %"$JsonWriter.integer_field.exit201.i" ]
+  %629 = phi ptr [ %626, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
+  %630 = getelementptr i8, ptr %629, i64 %628
+  store i8 58, ptr %630, align 1
+  %631 = load i64, ptr %7, align 8
+  %632 = add i64 %631, 1
+  store i64 %632, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit211.i"
 
-then.i.i.i216.i:                                  ; preds = %merge.i.i.i.i.i211.i
-  %635 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %635, align 1
-  br label %"$JsonWriter.integer_field.exit217.i"
+then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.i
+  %633 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %633, align 1
+  br label %"$JsonWriter.integer_field.exit211.i"
 
-"$JsonWriter.integer_field.exit217.i":            ; preds = %then.i.i.i216.i, %"$Vector.push.86.exit.thread.i.i.i210.i"
+"$JsonWriter.integer_field.exit211.i":            ; preds = %then.i.i.i210.i, %"$Vector.push.86.exit.thread.i.i.i204.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %623)
-  %636 = mul i64 %shape.sroa.61.0.copyload.i, %shape.sroa.10.0.copyload.i
-  %637 = mul i64 %636, %shape.sroa.30.0.copyload.i
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %621)
+  %634 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %635 = mul i64 %634, %shape.sroa.28.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.584")
-  %638 = load i64, ptr %7, align 8
-  %639 = add i64 %638, 1
-  %640 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i218.i = icmp slt i64 %640, %639
-  %.pre.i.i.i.i219.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i218.i, label %merge.i.i.i.i.i221.i, label %"$Vector.push.86.exit.thread.i.i.i220.i"
+  %636 = load i64, ptr %7, align 8
+  %637 = add i64 %636, 1
+  %638 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i212.i = icmp slt i64 %638, %637
+  %.pre.i.i.i.i213.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i212.i, label %merge.i.i.i.i.i215.i, label %"$Vector.push.86.exit.thread.i.i.i214.i"
 
-merge.i.i.i.i.i221.i:                             ; preds = %"$JsonWriter.integer_field.exit217.i"
-  %641 = shl i64 %640, 1
-  %spec.select.i.i.i.i.i222.i = tail call i64 @llvm.smax.i64(i64 %641, i64 %639)
-  %spec.store.select.i.i.i.i.i223.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i222.i, i64 8)
-  %642 = tail call ptr @realloc(ptr %.pre.i.i.i.i219.i, i64 %spec.store.select.i.i.i.i.i223.i)
-  %643 = icmp eq ptr %642, null
-  br i1 %643, label %then.i.i.i226.i, label %merge7.i.i.i.i.i224.i
+merge.i.i.i.i.i215.i:                             ; preds = %"$JsonWriter.integer_field.exit211.i"
+  %639 = shl i64 %638, 1
+  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %639, i64 %637)
+  %spec.store.select.i.i.i.i.i217.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i, i64 8)
+  %640 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
+  %641 = icmp eq ptr %640, null
+  br i1 %641, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
 
-merge7.i.i.i.i.i224.i:                            ; preds = %merge.i.i.i.i.i221.i
-  store ptr %642, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i223.i, ptr %10, align 8
-  %.pre10.i.i.i.i225.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i220.i"
+merge7.i.i.i.i.i218.i:                            ; preds = %merge.i.i.i.i.i215.i
+  store ptr %640, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i217.i, ptr %10, align 8
+  %.pre10.i.i.i.i219.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i214.i"
 
-"$Vector.push.86.exit.thread.i.i.i220.i":         ; preds = %merge7.i.i.i.i.i224.i, %"$JsonWriter.integer_field.exit217.i"
-  %644 = phi i64 [ %.pre10.i.i.i.i225.i, %merge7.i.i.i.i.i224.i ], [ %638, %"$JsonWriter.integer_field.exit217.i" ]
-  %645 = phi ptr [ %642, %merge7.i.i.i.i.i224.i ], [ %.pre.i.i.i.i219.i, %"$JsonWriter.integer_field.exit217.i" ]
-  %646 = getelementptr i8, ptr %645, i64 %644
-  store i8 58, ptr %646, align 1
-  %647 = load i64, ptr %7, align 8
-  %648 = add i64 %647, 1
-  store i64 %648, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit227.i"
+"$Vector.push.86.exit.thread.i.i.i214.i":         ; preds = %merge7.i.i.i.i.i218.i, %"$JsonWriter.integer_field.exit211.i"
+  %642 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %636, %"$JsonWriter.integer_field.exit211.i" ]
+  %643 = phi ptr [ %640, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
+  %644 = getelementptr i8, ptr %643, i64 %642
+  store i8 58, ptr %644, align 1
+  %645 = load i64, ptr %7, align 8
+  %646 = add i64 %645, 1
+  store i64 %646, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit221.i"
 
-then.i.i.i226.i:                                  ; preds = %merge.i.i.i.i.i221.i
-  %649 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %649, align 1
-  br label %"$JsonWriter.integer_field.exit227.i"
+then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.i
+  %647 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %647, align 1
+  br label %"$JsonWriter.integer_field.exit221.i"
 
-"$JsonWriter.integer_field.exit227.i":            ; preds = %then.i.i.i226.i, %"$Vector.push.86.exit.thread.i.i.i220.i"
+"$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.86.exit.thread.i.i.i214.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %637)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %635)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.585")
-  %650 = load i64, ptr %7, align 8
-  %651 = add i64 %650, 1
-  %652 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i228.i = icmp slt i64 %652, %651
-  %.pre.i.i.i.i229.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i228.i, label %merge.i.i.i.i.i231.i, label %"$Vector.push.86.exit.thread.i.i.i230.i"
+  %648 = load i64, ptr %7, align 8
+  %649 = add i64 %648, 1
+  %650 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i222.i = icmp slt i64 %650, %649
+  %.pre.i.i.i.i223.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i222.i, label %merge.i.i.i.i.i225.i, label %"$Vector.push.86.exit.thread.i.i.i224.i"
 
-merge.i.i.i.i.i231.i:                             ; preds = %"$JsonWriter.integer_field.exit227.i"
-  %653 = shl i64 %652, 1
-  %spec.select.i.i.i.i.i232.i = tail call i64 @llvm.smax.i64(i64 %653, i64 %651)
-  %spec.store.select.i.i.i.i.i233.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i232.i, i64 8)
-  %654 = tail call ptr @realloc(ptr %.pre.i.i.i.i229.i, i64 %spec.store.select.i.i.i.i.i233.i)
-  %655 = icmp eq ptr %654, null
-  br i1 %655, label %then.i.i.i236.i, label %merge7.i.i.i.i.i234.i
+merge.i.i.i.i.i225.i:                             ; preds = %"$JsonWriter.integer_field.exit221.i"
+  %651 = shl i64 %650, 1
+  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %651, i64 %649)
+  %spec.store.select.i.i.i.i.i227.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i, i64 8)
+  %652 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
+  %653 = icmp eq ptr %652, null
+  br i1 %653, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
 
-merge7.i.i.i.i.i234.i:                            ; preds = %merge.i.i.i.i.i231.i
-  store ptr %654, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i233.i, ptr %10, align 8
-  %.pre10.i.i.i.i235.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i230.i"
+merge7.i.i.i.i.i228.i:                            ; preds = %merge.i.i.i.i.i225.i
+  store ptr %652, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i227.i, ptr %10, align 8
+  %.pre10.i.i.i.i229.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i224.i"
 
-"$Vector.push.86.exit.thread.i.i.i230.i":         ; preds = %merge7.i.i.i.i.i234.i, %"$JsonWriter.integer_field.exit227.i"
-  %656 = phi i64 [ %.pre10.i.i.i.i235.i, %merge7.i.i.i.i.i234.i ], [ %650, %"$JsonWriter.integer_field.exit227.i" ]
-  %657 = phi ptr [ %654, %merge7.i.i.i.i.i234.i ], [ %.pre.i.i.i.i229.i, %"$JsonWriter.integer_field.exit227.i" ]
-  %658 = getelementptr i8, ptr %657, i64 %656
-  store i8 58, ptr %658, align 1
-  %659 = load i64, ptr %7, align 8
-  %660 = add i64 %659, 1
-  store i64 %660, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit237.i"
+"$Vector.push.86.exit.thread.i.i.i224.i":         ; preds = %merge7.i.i.i.i.i228.i, %"$JsonWriter.integer_field.exit221.i"
+  %654 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %648, %"$JsonWriter.integer_field.exit221.i" ]
+  %655 = phi ptr [ %652, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
+  %656 = getelementptr i8, ptr %655, i64 %654
+  store i8 58, ptr %656, align 1
+  %657 = load i64, ptr %7, align 8
+  %658 = add i64 %657, 1
+  store i64 %658, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit231.i"
 
-then.i.i.i236.i:                                  ; preds = %merge.i.i.i.i.i231.i
-  %661 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %661, align 1
-  br label %"$JsonWriter.integer_field.exit237.i"
+then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.i
+  %659 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %659, align 1
+  br label %"$JsonWriter.integer_field.exit231.i"
 
-"$JsonWriter.integer_field.exit237.i":            ; preds = %then.i.i.i236.i, %"$Vector.push.86.exit.thread.i.i.i230.i"
+"$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.86.exit.thread.i.i.i224.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %636)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.586")
-  %662 = load i64, ptr %7, align 8
-  %663 = add i64 %662, 1
-  %664 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i238.i = icmp slt i64 %664, %663
-  %.pre.i.i.i.i239.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i238.i, label %merge.i.i.i.i.i241.i, label %"$Vector.push.86.exit.thread.i.i.i240.i"
+  %660 = load i64, ptr %7, align 8
+  %661 = add i64 %660, 1
+  %662 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i232.i = icmp slt i64 %662, %661
+  %.pre.i.i.i.i233.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i232.i, label %merge.i.i.i.i.i235.i, label %"$Vector.push.86.exit.thread.i.i.i234.i"
 
-merge.i.i.i.i.i241.i:                             ; preds = %"$JsonWriter.integer_field.exit237.i"
-  %665 = shl i64 %664, 1
-  %spec.select.i.i.i.i.i242.i = tail call i64 @llvm.smax.i64(i64 %665, i64 %663)
-  %spec.store.select.i.i.i.i.i243.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i242.i, i64 8)
-  %666 = tail call ptr @realloc(ptr %.pre.i.i.i.i239.i, i64 %spec.store.select.i.i.i.i.i243.i)
-  %667 = icmp eq ptr %666, null
-  br i1 %667, label %then.i.i.i246.i, label %merge7.i.i.i.i.i244.i
+merge.i.i.i.i.i235.i:                             ; preds = %"$JsonWriter.integer_field.exit231.i"
+  %663 = shl i64 %662, 1
+  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %663, i64 %661)
+  %spec.store.select.i.i.i.i.i237.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i, i64 8)
+  %664 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
+  %665 = icmp eq ptr %664, null
+  br i1 %665, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
 
-merge7.i.i.i.i.i244.i:                            ; preds = %merge.i.i.i.i.i241.i
-  store ptr %666, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i243.i, ptr %10, align 8
-  %.pre10.i.i.i.i245.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i240.i"
+merge7.i.i.i.i.i238.i:                            ; preds = %merge.i.i.i.i.i235.i
+  store ptr %664, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i237.i, ptr %10, align 8
+  %.pre10.i.i.i.i239.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i234.i"
 
-"$Vector.push.86.exit.thread.i.i.i240.i":         ; preds = %merge7.i.i.i.i.i244.i, %"$JsonWriter.integer_field.exit237.i"
-  %668 = phi i64 [ %.pre10.i.i.i.i245.i, %merge7.i.i.i.i.i244.i ], [ %662, %"$JsonWriter.integer_field.exit237.i" ]
-  %669 = phi ptr [ %666, %merge7.i.i.i.i.i244.i ], [ %.pre.i.i.i.i239.i, %"$JsonWriter.integer_field.exit237.i" ]
-  %670 = getelementptr i8, ptr %669, i64 %668
-  store i8 58, ptr %670, align 1
-  %671 = load i64, ptr %7, align 8
-  %672 = add i64 %671, 1
-  store i64 %672, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit247.i"
+"$Vector.push.86.exit.thread.i.i.i234.i":         ; preds = %merge7.i.i.i.i.i238.i, %"$JsonWriter.integer_field.exit231.i"
+  %666 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %660, %"$JsonWriter.integer_field.exit231.i" ]
+  %667 = phi ptr [ %664, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
+  %668 = getelementptr i8, ptr %667, i64 %666
+  store i8 58, ptr %668, align 1
+  %669 = load i64, ptr %7, align 8
+  %670 = add i64 %669, 1
+  store i64 %670, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit241.i"
 
-then.i.i.i246.i:                                  ; preds = %merge.i.i.i.i.i241.i
-  %673 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %673, align 1
-  br label %"$JsonWriter.integer_field.exit247.i"
+then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.i
+  %671 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %671, align 1
+  br label %"$JsonWriter.integer_field.exit241.i"
 
-"$JsonWriter.integer_field.exit247.i":            ; preds = %then.i.i.i246.i, %"$Vector.push.86.exit.thread.i.i.i240.i"
+"$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.86.exit.thread.i.i.i234.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %526)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.587")
-  %674 = load i64, ptr %7, align 8
-  %675 = add i64 %674, 1
-  %676 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i248.i = icmp slt i64 %676, %675
-  %.pre.i.i.i.i249.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i248.i, label %merge.i.i.i.i.i251.i, label %"$Vector.push.86.exit.thread.i.i.i250.i"
+  %672 = load i64, ptr %7, align 8
+  %673 = add i64 %672, 1
+  %674 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i242.i = icmp slt i64 %674, %673
+  %.pre.i.i.i.i243.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i242.i, label %merge.i.i.i.i.i245.i, label %"$Vector.push.86.exit.thread.i.i.i244.i"
 
-merge.i.i.i.i.i251.i:                             ; preds = %"$JsonWriter.integer_field.exit247.i"
-  %677 = shl i64 %676, 1
-  %spec.select.i.i.i.i.i252.i = tail call i64 @llvm.smax.i64(i64 %677, i64 %675)
-  %spec.store.select.i.i.i.i.i253.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i252.i, i64 8)
-  %678 = tail call ptr @realloc(ptr %.pre.i.i.i.i249.i, i64 %spec.store.select.i.i.i.i.i253.i)
-  %679 = icmp eq ptr %678, null
-  br i1 %679, label %then.i.i.i256.i, label %merge7.i.i.i.i.i254.i
+merge.i.i.i.i.i245.i:                             ; preds = %"$JsonWriter.integer_field.exit241.i"
+  %675 = shl i64 %674, 1
+  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %675, i64 %673)
+  %spec.store.select.i.i.i.i.i247.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i, i64 8)
+  %676 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
+  %677 = icmp eq ptr %676, null
+  br i1 %677, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
 
-merge7.i.i.i.i.i254.i:                            ; preds = %merge.i.i.i.i.i251.i
-  store ptr %678, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i253.i, ptr %10, align 8
-  %.pre10.i.i.i.i255.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i250.i"
+merge7.i.i.i.i.i248.i:                            ; preds = %merge.i.i.i.i.i245.i
+  store ptr %676, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i247.i, ptr %10, align 8
+  %.pre10.i.i.i.i249.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i244.i"
 
-"$Vector.push.86.exit.thread.i.i.i250.i":         ; preds = %merge7.i.i.i.i.i254.i, %"$JsonWriter.integer_field.exit247.i"
-  %680 = phi i64 [ %.pre10.i.i.i.i255.i, %merge7.i.i.i.i.i254.i ], [ %674, %"$JsonWriter.integer_field.exit247.i" ]
-  %681 = phi ptr [ %678, %merge7.i.i.i.i.i254.i ], [ %.pre.i.i.i.i249.i, %"$JsonWriter.integer_field.exit247.i" ]
-  %682 = getelementptr i8, ptr %681, i64 %680
-  store i8 58, ptr %682, align 1
-  %683 = load i64, ptr %7, align 8
-  %684 = add i64 %683, 1
-  store i64 %684, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit257.i"
+"$Vector.push.86.exit.thread.i.i.i244.i":         ; preds = %merge7.i.i.i.i.i248.i, %"$JsonWriter.integer_field.exit241.i"
+  %678 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %672, %"$JsonWriter.integer_field.exit241.i" ]
+  %679 = phi ptr [ %676, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
+  %680 = getelementptr i8, ptr %679, i64 %678
+  store i8 58, ptr %680, align 1
+  %681 = load i64, ptr %7, align 8
+  %682 = add i64 %681, 1
+  store i64 %682, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit251.i"
 
-then.i.i.i256.i:                                  ; preds = %merge.i.i.i.i.i251.i
-  %685 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %685, align 1
-  br label %"$JsonWriter.integer_field.exit257.i"
+then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.i
+  %683 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %683, align 1
+  br label %"$JsonWriter.integer_field.exit251.i"
 
-"$JsonWriter.integer_field.exit257.i":            ; preds = %then.i.i.i256.i, %"$Vector.push.86.exit.thread.i.i.i250.i"
+"$JsonWriter.integer_field.exit251.i":            ; preds = %then.i.i.i250.i, %"$Vector.push.86.exit.thread.i.i.i244.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  %686 = mul i64 %shape.sroa.64.0.copyload.i, %526
+  %684 = mul i64 %shape.sroa.58.0.copyload.i, %523
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.588")
-  %687 = load i64, ptr %7, align 8
-  %688 = add i64 %687, 1
-  %689 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i258.i = icmp slt i64 %689, %688
-  %.pre.i.i.i.i259.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i258.i, label %merge.i.i.i.i.i261.i, label %"$Vector.push.86.exit.thread.i.i.i260.i"
+  %685 = load i64, ptr %7, align 8
+  %686 = add i64 %685, 1
+  %687 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i252.i = icmp slt i64 %687, %686
+  %.pre.i.i.i.i253.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i252.i, label %merge.i.i.i.i.i255.i, label %"$Vector.push.86.exit.thread.i.i.i254.i"
 
-merge.i.i.i.i.i261.i:                             ; preds = %"$JsonWriter.integer_field.exit257.i"
-  %690 = shl i64 %689, 1
-  %spec.select.i.i.i.i.i262.i = tail call i64 @llvm.smax.i64(i64 %690, i64 %688)
-  %spec.store.select.i.i.i.i.i263.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i262.i, i64 8)
-  %691 = tail call ptr @realloc(ptr %.pre.i.i.i.i259.i, i64 %spec.store.select.i.i.i.i.i263.i)
-  %692 = icmp eq ptr %691, null
-  br i1 %692, label %then.i.i.i266.i, label %merge7.i.i.i.i.i264.i
+merge.i.i.i.i.i255.i:                             ; preds = %"$JsonWriter.integer_field.exit251.i"
+  %688 = shl i64 %687, 1
+  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %688, i64 %686)
+  %spec.store.select.i.i.i.i.i257.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i, i64 8)
+  %689 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
+  %690 = icmp eq ptr %689, null
+  br i1 %690, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
 
-merge7.i.i.i.i.i264.i:                            ; preds = %merge.i.i.i.i.i261.i
-  store ptr %691, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i263.i, ptr %10, align 8
-  %.pre10.i.i.i.i265.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i260.i"
+merge7.i.i.i.i.i258.i:                            ; preds = %merge.i.i.i.i.i255.i
+  store ptr %689, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i257.i, ptr %10, align 8
+  %.pre10.i.i.i.i259.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i254.i"
 
-"$Vector.push.86.exit.thread.i.i.i260.i":         ; preds = %merge7.i.i.i.i.i264.i, %"$JsonWriter.integer_field.exit257.i"
-  %693 = phi i64 [ %.pre10.i.i.i.i265.i, %merge7.i.i.i.i.i264.i ], [ %687, %"$JsonWriter.integer_field.exit257.i" ]
-  %694 = phi ptr [ %691, %merge7.i.i.i.i.i264.i ], [ %.pre.i.i.i.i259.i, %"$JsonWriter.integer_field.exit257.i" ]
-  %695 = getelementptr i8, ptr %694, i64 %693
-  store i8 58, ptr %695, align 1
-  %696 = load i64, ptr %7, align 8
-  %697 = add i64 %696, 1
-  store i64 %697, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit267.i"
+"$Vector.push.86.exit.thread.i.i.i254.i":         ; preds = %merge7.i.i.i.i.i258.i, %"$JsonWriter.integer_field.exit251.i"
+  %691 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %685, %"$JsonWriter.integer_field.exit251.i" ]
+  %692 = phi ptr [ %689, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
+  %693 = getelementptr i8, ptr %692, i64 %691
+  store i8 58, ptr %693, align 1
+  %694 = load i64, ptr %7, align 8
+  %695 = add i64 %694, 1
+  store i64 %695, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit261.i"
 
-then.i.i.i266.i:                                  ; preds = %merge.i.i.i.i.i261.i
-  %698 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %698, align 1
-  br label %"$JsonWriter.integer_field.exit267.i"
+then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.i
+  %696 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %696, align 1
+  br label %"$JsonWriter.integer_field.exit261.i"
 
-"$JsonWriter.integer_field.exit267.i":            ; preds = %then.i.i.i266.i, %"$Vector.push.86.exit.thread.i.i.i260.i"
+"$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.86.exit.thread.i.i.i254.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %686)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.589")
-  %699 = load i64, ptr %7, align 8
-  %700 = add i64 %699, 1
-  %701 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i268.i = icmp slt i64 %701, %700
-  %.pre.i.i.i.i269.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i268.i, label %merge.i.i.i.i.i271.i, label %"$Vector.push.86.exit.thread.i.i.i270.i"
+  %697 = load i64, ptr %7, align 8
+  %698 = add i64 %697, 1
+  %699 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i262.i = icmp slt i64 %699, %698
+  %.pre.i.i.i.i263.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i262.i, label %merge.i.i.i.i.i265.i, label %"$Vector.push.86.exit.thread.i.i.i264.i"
 
-merge.i.i.i.i.i271.i:                             ; preds = %"$JsonWriter.integer_field.exit267.i"
-  %702 = shl i64 %701, 1
-  %spec.select.i.i.i.i.i272.i = tail call i64 @llvm.smax.i64(i64 %702, i64 %700)
-  %spec.store.select.i.i.i.i.i273.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i272.i, i64 8)
-  %703 = tail call ptr @realloc(ptr %.pre.i.i.i.i269.i, i64 %spec.store.select.i.i.i.i.i273.i)
-  %704 = icmp eq ptr %703, null
-  br i1 %704, label %then.i.i.i276.i, label %merge7.i.i.i.i.i274.i
+merge.i.i.i.i.i265.i:                             ; preds = %"$JsonWriter.integer_field.exit261.i"
+  %700 = shl i64 %699, 1
+  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %700, i64 %698)
+  %spec.store.select.i.i.i.i.i267.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i, i64 8)
+  %701 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
+  %702 = icmp eq ptr %701, null
+  br i1 %702, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
 
-merge7.i.i.i.i.i274.i:                            ; preds = %merge.i.i.i.i.i271.i
-  store ptr %703, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i273.i, ptr %10, align 8
-  %.pre10.i.i.i.i275.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i270.i"
+merge7.i.i.i.i.i268.i:                            ; preds = %merge.i.i.i.i.i265.i
+  store ptr %701, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i267.i, ptr %10, align 8
+  %.pre10.i.i.i.i269.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i264.i"
 
-"$Vector.push.86.exit.thread.i.i.i270.i":         ; preds = %merge7.i.i.i.i.i274.i, %"$JsonWriter.integer_field.exit267.i"
-  %705 = phi i64 [ %.pre10.i.i.i.i275.i, %merge7.i.i.i.i.i274.i ], [ %699, %"$JsonWriter.integer_field.exit267.i" ]
-  %706 = phi ptr [ %703, %merge7.i.i.i.i.i274.i ], [ %.pre.i.i.i.i269.i, %"$JsonWriter.integer_field.exit267.i" ]
-  %707 = getelementptr i8, ptr %706, i64 %705
-  store i8 58, ptr %707, align 1
-  %708 = load i64, ptr %7, align 8
-  %709 = add i64 %708, 1
-  store i64 %709, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit277.i"
+"$Vector.push.86.exit.thread.i.i.i264.i":         ; preds = %merge7.i.i.i.i.i268.i, %"$JsonWriter.integer_field.exit261.i"
+  %703 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %697, %"$JsonWriter.integer_field.exit261.i" ]
+  %704 = phi ptr [ %701, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
+  %705 = getelementptr i8, ptr %704, i64 %703
+  store i8 58, ptr %705, align 1
+  %706 = load i64, ptr %7, align 8
+  %707 = add i64 %706, 1
+  store i64 %707, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit271.i"
 
-then.i.i.i276.i:                                  ; preds = %merge.i.i.i.i.i271.i
-  %710 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %710, align 1
-  br label %"$JsonWriter.integer_field.exit277.i"
+then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.i
+  %708 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %708, align 1
+  br label %"$JsonWriter.integer_field.exit271.i"
 
-"$JsonWriter.integer_field.exit277.i":            ; preds = %then.i.i.i276.i, %"$Vector.push.86.exit.thread.i.i.i270.i"
+"$JsonWriter.integer_field.exit271.i":            ; preds = %then.i.i.i270.i, %"$Vector.push.86.exit.thread.i.i.i264.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %686)
-  %711 = shl i64 %shape.sroa.64.0.copyload.i, 2
-  %712 = mul i64 %541, %711
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
+  %709 = shl i64 %shape.sroa.58.0.copyload.i, 2
+  %710 = mul i64 %538, %709
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.590")
-  %713 = load i64, ptr %7, align 8
-  %714 = add i64 %713, 1
-  %715 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i278.i = icmp slt i64 %715, %714
-  %.pre.i.i.i.i279.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i278.i, label %merge.i.i.i.i.i281.i, label %"$Vector.push.86.exit.thread.i.i.i280.i"
+  %711 = load i64, ptr %7, align 8
+  %712 = add i64 %711, 1
+  %713 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i272.i = icmp slt i64 %713, %712
+  %.pre.i.i.i.i273.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i272.i, label %merge.i.i.i.i.i275.i, label %"$Vector.push.86.exit.thread.i.i.i274.i"
 
-merge.i.i.i.i.i281.i:                             ; preds = %"$JsonWriter.integer_field.exit277.i"
-  %716 = shl i64 %715, 1
-  %spec.select.i.i.i.i.i282.i = tail call i64 @llvm.smax.i64(i64 %716, i64 %714)
-  %spec.store.select.i.i.i.i.i283.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i282.i, i64 8)
-  %717 = tail call ptr @realloc(ptr %.pre.i.i.i.i279.i, i64 %spec.store.select.i.i.i.i.i283.i)
-  %718 = icmp eq ptr %717, null
-  br i1 %718, label %then.i.i.i286.i, label %merge7.i.i.i.i.i284.i
+merge.i.i.i.i.i275.i:                             ; preds = %"$JsonWriter.integer_field.exit271.i"
+  %714 = shl i64 %713, 1
+  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %714, i64 %712)
+  %spec.store.select.i.i.i.i.i277.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i, i64 8)
+  %715 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
+  %716 = icmp eq ptr %715, null
+  br i1 %716, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
 
-merge7.i.i.i.i.i284.i:                            ; preds = %merge.i.i.i.i.i281.i
-  store ptr %717, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i283.i, ptr %10, align 8
-  %.pre10.i.i.i.i285.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i280.i"
+merge7.i.i.i.i.i278.i:                            ; preds = %merge.i.i.i.i.i275.i
+  store ptr %715, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i277.i, ptr %10, align 8
+  %.pre10.i.i.i.i279.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i274.i"
 
-"$Vector.push.86.exit.thread.i.i.i280.i":         ; preds = %merge7.i.i.i.i.i284.i, %"$JsonWriter.integer_field.exit277.i"
-  %719 = phi i64 [ %.pre10.i.i.i.i285.i, %merge7.i.i.i.i.i284.i ], [ %713, %"$JsonWriter.integer_field.exit277.i" ]
-  %720 = phi ptr [ %717, %merge7.i.i.i.i.i284.i ], [ %.pre.i.i.i.i279.i, %"$JsonWriter.integer_field.exit277.i" ]
-  %721 = getelementptr i8, ptr %720, i64 %719
-  store i8 58, ptr %721, align 1
-  %722 = load i64, ptr %7, align 8
-  %723 = add i64 %722, 1
-  store i64 %723, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit287.i"
+"$Vector.push.86.exit.thread.i.i.i274.i":         ; preds = %merge7.i.i.i.i.i278.i, %"$JsonWriter.integer_field.exit271.i"
+  %717 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %711, %"$JsonWriter.integer_field.exit271.i" ]
+  %718 = phi ptr [ %715, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
+  %719 = getelementptr i8, ptr %718, i64 %717
+  store i8 58, ptr %719, align 1
+  %720 = load i64, ptr %7, align 8
+  %721 = add i64 %720, 1
+  store i64 %721, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit281.i"
 
-then.i.i.i286.i:                                  ; preds = %merge.i.i.i.i.i281.i
-  %724 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %724, align 1
-  br label %"$JsonWriter.integer_field.exit287.i"
+then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.i
+  %722 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %722, align 1
+  br label %"$JsonWriter.integer_field.exit281.i"
 
-"$JsonWriter.integer_field.exit287.i":            ; preds = %then.i.i.i286.i, %"$Vector.push.86.exit.thread.i.i.i280.i"
+"$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.86.exit.thread.i.i.i274.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %712)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.591")
-  %725 = load i64, ptr %7, align 8
-  %726 = add i64 %725, 1
-  %727 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i288.i = icmp slt i64 %727, %726
-  %.pre.i.i.i.i289.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i288.i, label %merge.i.i.i.i.i291.i, label %"$Vector.push.86.exit.thread.i.i.i290.i"
+  %723 = load i64, ptr %7, align 8
+  %724 = add i64 %723, 1
+  %725 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i282.i = icmp slt i64 %725, %724
+  %.pre.i.i.i.i283.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i282.i, label %merge.i.i.i.i.i285.i, label %"$Vector.push.86.exit.thread.i.i.i284.i"
 
-merge.i.i.i.i.i291.i:                             ; preds = %"$JsonWriter.integer_field.exit287.i"
-  %728 = shl i64 %727, 1
-  %spec.select.i.i.i.i.i292.i = tail call i64 @llvm.smax.i64(i64 %728, i64 %726)
-  %spec.store.select.i.i.i.i.i293.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i292.i, i64 8)
-  %729 = tail call ptr @realloc(ptr %.pre.i.i.i.i289.i, i64 %spec.store.select.i.i.i.i.i293.i)
-  %730 = icmp eq ptr %729, null
-  br i1 %730, label %then.i.i.i296.i, label %merge7.i.i.i.i.i294.i
+merge.i.i.i.i.i285.i:                             ; preds = %"$JsonWriter.integer_field.exit281.i"
+  %726 = shl i64 %725, 1
+  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %726, i64 %724)
+  %spec.store.select.i.i.i.i.i287.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i, i64 8)
+  %727 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
+  %728 = icmp eq ptr %727, null
+  br i1 %728, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
 
-merge7.i.i.i.i.i294.i:                            ; preds = %merge.i.i.i.i.i291.i
-  store ptr %729, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i293.i, ptr %10, align 8
-  %.pre10.i.i.i.i295.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i290.i"
+merge7.i.i.i.i.i288.i:                            ; preds = %merge.i.i.i.i.i285.i
+  store ptr %727, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i287.i, ptr %10, align 8
+  %.pre10.i.i.i.i289.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i284.i"
 
-"$Vector.push.86.exit.thread.i.i.i290.i":         ; preds = %merge7.i.i.i.i.i294.i, %"$JsonWriter.integer_field.exit287.i"
-  %731 = phi i64 [ %.pre10.i.i.i.i295.i, %merge7.i.i.i.i.i294.i ], [ %725, %"$JsonWriter.integer_field.exit287.i" ]
-  %732 = phi ptr [ %729, %merge7.i.i.i.i.i294.i ], [ %.pre.i.i.i.i289.i, %"$JsonWriter.integer_field.exit287.i" ]
-  %733 = getelementptr i8, ptr %732, i64 %731
-  store i8 58, ptr %733, align 1
-  %734 = load i64, ptr %7, align 8
-  %735 = add i64 %734, 1
-  store i64 %735, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit297.i"
+"$Vector.push.86.exit.thread.i.i.i284.i":         ; preds = %merge7.i.i.i.i.i288.i, %"$JsonWriter.integer_field.exit281.i"
+  %729 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %723, %"$JsonWriter.integer_field.exit281.i" ]
+  %730 = phi ptr [ %727, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
+  %731 = getelementptr i8, ptr %730, i64 %729
+  store i8 58, ptr %731, align 1
+  %732 = load i64, ptr %7, align 8
+  %733 = add i64 %732, 1
+  store i64 %733, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit291.i"
 
-then.i.i.i296.i:                                  ; preds = %merge.i.i.i.i.i291.i
-  %736 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %736, align 1
-  br label %"$JsonWriter.integer_field.exit297.i"
+then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.i
+  %734 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %734, align 1
+  br label %"$JsonWriter.integer_field.exit291.i"
 
-"$JsonWriter.integer_field.exit297.i":            ; preds = %then.i.i.i296.i, %"$Vector.push.86.exit.thread.i.i.i290.i"
+"$JsonWriter.integer_field.exit291.i":            ; preds = %then.i.i.i290.i, %"$Vector.push.86.exit.thread.i.i.i284.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %712)
-  %737 = icmp slt i64 %shape.sroa.72.0.copyload.i, %shape.sroa.74.0.copyload.i
-  %738 = shl i64 %shape.sroa.68.0.copyload.i, 2
-  %739 = mul i64 %738, %shape.sroa.72.0.copyload.i
-  %740 = select i1 %737, i64 %739, i64 0
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
+  %735 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
+  %736 = shl i64 %shape.sroa.62.0.copyload.i, 2
+  %737 = mul i64 %736, %shape.sroa.66.0.copyload.i
+  %738 = select i1 %735, i64 %737, i64 0
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.592")
-  %741 = load i64, ptr %7, align 8
-  %742 = add i64 %741, 1
-  %743 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i298.i = icmp slt i64 %743, %742
-  %.pre.i.i.i.i299.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i298.i, label %merge.i.i.i.i.i301.i, label %"$Vector.push.86.exit.thread.i.i.i300.i"
+  %739 = load i64, ptr %7, align 8
+  %740 = add i64 %739, 1
+  %741 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i292.i = icmp slt i64 %741, %740
+  %.pre.i.i.i.i293.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i292.i, label %merge.i.i.i.i.i295.i, label %"$Vector.push.86.exit.thread.i.i.i294.i"
 
-merge.i.i.i.i.i301.i:                             ; preds = %"$JsonWriter.integer_field.exit297.i"
-  %744 = shl i64 %743, 1
-  %spec.select.i.i.i.i.i302.i = tail call i64 @llvm.smax.i64(i64 %744, i64 %742)
-  %spec.store.select.i.i.i.i.i303.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i302.i, i64 8)
-  %745 = tail call ptr @realloc(ptr %.pre.i.i.i.i299.i, i64 %spec.store.select.i.i.i.i.i303.i)
-  %746 = icmp eq ptr %745, null
-  br i1 %746, label %then.i.i.i306.i, label %merge7.i.i.i.i.i304.i
+merge.i.i.i.i.i295.i:                             ; preds = %"$JsonWriter.integer_field.exit291.i"
+  %742 = shl i64 %741, 1
+  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %742, i64 %740)
+  %spec.store.select.i.i.i.i.i297.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i, i64 8)
+  %743 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
+  %744 = icmp eq ptr %743, null
+  br i1 %744, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
 
-merge7.i.i.i.i.i304.i:                            ; preds = %merge.i.i.i.i.i301.i
-  store ptr %745, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i303.i, ptr %10, align 8
-  %.pre10.i.i.i.i305.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i300.i"
+merge7.i.i.i.i.i298.i:                            ; preds = %merge.i.i.i.i.i295.i
+  store ptr %743, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i297.i, ptr %10, align 8
+  %.pre10.i.i.i.i299.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i294.i"
 
-"$Vector.push.86.exit.thread.i.i.i300.i":         ; preds = %merge7.i.i.i.i.i304.i, %"$JsonWriter.integer_field.exit297.i"
-  %747 = phi i64 [ %.pre10.i.i.i.i305.i, %merge7.i.i.i.i.i304.i ], [ %741, %"$JsonWriter.integer_field.exit297.i" ]
-  %748 = phi ptr [ %745, %merge7.i.i.i.i.i304.i ], [ %.pre.i.i.i.i299.i, %"$JsonWriter.integer_field.exit297.i" ]
-  %749 = getelementptr i8, ptr %748, i64 %747
-  store i8 58, ptr %749, align 1
-  %750 = load i64, ptr %7, align 8
-  %751 = add i64 %750, 1
-  store i64 %751, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit307.i"
+"$Vector.push.86.exit.thread.i.i.i294.i":         ; preds = %merge7.i.i.i.i.i298.i, %"$JsonWriter.integer_field.exit291.i"
+  %745 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %739, %"$JsonWriter.integer_field.exit291.i" ]
+  %746 = phi ptr [ %743, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
+  %747 = getelementptr i8, ptr %746, i64 %745
+  store i8 58, ptr %747, align 1
+  %748 = load i64, ptr %7, align 8
+  %749 = add i64 %748, 1
+  store i64 %749, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit301.i"
 
-then.i.i.i306.i:                                  ; preds = %merge.i.i.i.i.i301.i
-  %752 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %752, align 1
-  br label %"$JsonWriter.integer_field.exit307.i"
+then.i.i.i300.i:                                  ; preds = %merge.i.i.i.i.i295.i
+  %750 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %750, align 1
+  br label %"$JsonWriter.integer_field.exit301.i"
 
-"$JsonWriter.integer_field.exit307.i":            ; preds = %then.i.i.i306.i, %"$Vector.push.86.exit.thread.i.i.i300.i"
+"$JsonWriter.integer_field.exit301.i":            ; preds = %then.i.i.i300.i, %"$Vector.push.86.exit.thread.i.i.i294.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %740)
-  %753 = add i64 %shape.sroa.68.0.copyload.i, %539
-  %754 = sdiv i64 %753, %shape.sroa.0.0.copyload.i
-  %755 = shl i64 %shape.sroa.74.0.copyload.i, 2
-  %756 = mul i64 %754, %755
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %738)
+  %751 = add i64 %shape.sroa.62.0.copyload.i, %536
+  %752 = sdiv i64 %751, %shape.sroa.0.0.copyload.i
+  %753 = shl i64 %shape.sroa.68.0.copyload.i, 2
+  %754 = mul i64 %752, %753
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.50")
-  %757 = load i64, ptr %7, align 8
-  %758 = add i64 %757, 1
-  %759 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i308.i = icmp slt i64 %759, %758
-  %.pre.i.i.i.i309.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i308.i, label %merge.i.i.i.i.i311.i, label %"$Vector.push.86.exit.thread.i.i.i310.i"
+  %755 = load i64, ptr %7, align 8
+  %756 = add i64 %755, 1
+  %757 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i302.i = icmp slt i64 %757, %756
+  %.pre.i.i.i.i303.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i302.i, label %merge.i.i.i.i.i305.i, label %"$Vector.push.86.exit.thread.i.i.i304.i"
 
-merge.i.i.i.i.i311.i:                             ; preds = %"$JsonWriter.integer_field.exit307.i"
-  %760 = shl i64 %759, 1
-  %spec.select.i.i.i.i.i312.i = tail call i64 @llvm.smax.i64(i64 %760, i64 %758)
-  %spec.store.select.i.i.i.i.i313.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i312.i, i64 8)
-  %761 = tail call ptr @realloc(ptr %.pre.i.i.i.i309.i, i64 %spec.store.select.i.i.i.i.i313.i)
-  %762 = icmp eq ptr %761, null
-  br i1 %762, label %then.i.i.i316.i, label %merge7.i.i.i.i.i314.i
+merge.i.i.i.i.i305.i:                             ; preds = %"$JsonWriter.integer_field.exit301.i"
+  %758 = shl i64 %757, 1
+  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %758, i64 %756)
+  %spec.store.select.i.i.i.i.i307.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i306.i, i64 8)
+  %759 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
+  %760 = icmp eq ptr %759, null
+  br i1 %760, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
 
-merge7.i.i.i.i.i314.i:                            ; preds = %merge.i.i.i.i.i311.i
-  store ptr %761, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i313.i, ptr %10, align 8
-  %.pre10.i.i.i.i315.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i310.i"
+merge7.i.i.i.i.i308.i:                            ; preds = %merge.i.i.i.i.i305.i
+  store ptr %759, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i307.i, ptr %10, align 8
+  %.pre10.i.i.i.i309.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i304.i"
 
-"$Vector.push.86.exit.thread.i.i.i310.i":         ; preds = %merge7.i.i.i.i.i314.i, %"$JsonWriter.integer_field.exit307.i"
-  %763 = phi i64 [ %.pre10.i.i.i.i315.i, %merge7.i.i.i.i.i314.i ], [ %757, %"$JsonWriter.integer_field.exit307.i" ]
-  %764 = phi ptr [ %761, %merge7.i.i.i.i.i314.i ], [ %.pre.i.i.i.i309.i, %"$JsonWriter.integer_field.exit307.i" ]
-  %765 = getelementptr i8, ptr %764, i64 %763
-  store i8 58, ptr %765, align 1
-  %766 = load i64, ptr %7, align 8
-  %767 = add i64 %766, 1
-  store i64 %767, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit317.i"
+"$Vector.push.86.exit.thread.i.i.i304.i":         ; preds = %merge7.i.i.i.i.i308.i, %"$JsonWriter.integer_field.exit301.i"
+  %761 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %755, %"$JsonWriter.integer_field.exit301.i" ]
+  %762 = phi ptr [ %759, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
+  %763 = getelementptr i8, ptr %762, i64 %761
+  store i8 58, ptr %763, align 1
+  %764 = load i64, ptr %7, align 8
+  %765 = add i64 %764, 1
+  store i64 %765, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit311.i"
 
-then.i.i.i316.i:                                  ; preds = %merge.i.i.i.i.i311.i
-  %768 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %768, align 1
-  br label %"$JsonWriter.integer_field.exit317.i"
+then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.i
+  %766 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %766, align 1
+  br label %"$JsonWriter.integer_field.exit311.i"
 
-"$JsonWriter.integer_field.exit317.i":            ; preds = %then.i.i.i316.i, %"$Vector.push.86.exit.thread.i.i.i310.i"
+"$JsonWriter.integer_field.exit311.i":            ; preds = %then.i.i.i310.i, %"$Vector.push.86.exit.thread.i.i.i304.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %756)
-  %769 = shl i64 %shape.sroa.78.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %754)
+  %767 = shl i64 %shape.sroa.72.0.copyload.i, 2
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.593")
-  %770 = load i64, ptr %7, align 8
-  %771 = add i64 %770, 1
-  %772 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i318.i = icmp slt i64 %772, %771
-  %.pre.i.i.i.i319.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i318.i, label %merge.i.i.i.i.i321.i, label %"$Vector.push.86.exit.thread.i.i.i320.i"
+  %768 = load i64, ptr %7, align 8
+  %769 = add i64 %768, 1
+  %770 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i312.i = icmp slt i64 %770, %769
+  %.pre.i.i.i.i313.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i312.i, label %merge.i.i.i.i.i315.i, label %"$Vector.push.86.exit.thread.i.i.i314.i"
 
-merge.i.i.i.i.i321.i:                             ; preds = %"$JsonWriter.integer_field.exit317.i"
-  %773 = shl i64 %772, 1
-  %spec.select.i.i.i.i.i322.i = tail call i64 @llvm.smax.i64(i64 %773, i64 %771)
-  %spec.store.select.i.i.i.i.i323.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i322.i, i64 8)
-  %774 = tail call ptr @realloc(ptr %.pre.i.i.i.i319.i, i64 %spec.store.select.i.i.i.i.i323.i)
-  %775 = icmp eq ptr %774, null
-  br i1 %775, label %then.i.i.i326.i, label %merge7.i.i.i.i.i324.i
+merge.i.i.i.i.i315.i:                             ; preds = %"$JsonWriter.integer_field.exit311.i"
+  %771 = shl i64 %770, 1
+  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %771, i64 %769)
+  %spec.store.select.i.i.i.i.i317.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i316.i, i64 8)
+  %772 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
+  %773 = icmp eq ptr %772, null
+  br i1 %773, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
 
-merge7.i.i.i.i.i324.i:                            ; preds = %merge.i.i.i.i.i321.i
-  store ptr %774, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i323.i, ptr %10, align 8
-  %.pre10.i.i.i.i325.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i320.i"
+merge7.i.i.i.i.i318.i:                            ; preds = %merge.i.i.i.i.i315.i
+  store ptr %772, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i317.i, ptr %10, align 8
+  %.pre10.i.i.i.i319.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i314.i"
 
-"$Vector.push.86.exit.thread.i.i.i320.i":         ; preds = %merge7.i.i.i.i.i324.i, %"$JsonWriter.integer_field.exit317.i"
-  %776 = phi i64 [ %.pre10.i.i.i.i325.i, %merge7.i.i.i.i.i324.i ], [ %770, %"$JsonWriter.integer_field.exit317.i" ]
-  %777 = phi ptr [ %774, %merge7.i.i.i.i.i324.i ], [ %.pre.i.i.i.i319.i, %"$JsonWriter.integer_field.exit317.i" ]
-  %778 = getelementptr i8, ptr %777, i64 %776
-  store i8 58, ptr %778, align 1
-  %779 = load i64, ptr %7, align 8
-  %780 = add i64 %779, 1
-  store i64 %780, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit327.i"
+"$Vector.push.86.exit.thread.i.i.i314.i":         ; preds = %merge7.i.i.i.i.i318.i, %"$JsonWriter.integer_field.exit311.i"
+  %774 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %768, %"$JsonWriter.integer_field.exit311.i" ]
+  %775 = phi ptr [ %772, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
+  %776 = getelementptr i8, ptr %775, i64 %774
+  store i8 58, ptr %776, align 1
+  %777 = load i64, ptr %7, align 8
+  %778 = add i64 %777, 1
+  store i64 %778, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit321.i"
 
-then.i.i.i326.i:                                  ; preds = %merge.i.i.i.i.i321.i
-  %781 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %781, align 1
-  br label %"$JsonWriter.integer_field.exit327.i"
+then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.i
+  %779 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %779, align 1
+  br label %"$JsonWriter.integer_field.exit321.i"
 
-"$JsonWriter.integer_field.exit327.i":            ; preds = %then.i.i.i326.i, %"$Vector.push.86.exit.thread.i.i.i320.i"
+"$JsonWriter.integer_field.exit321.i":            ; preds = %then.i.i.i320.i, %"$Vector.push.86.exit.thread.i.i.i314.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %769)
-  %782 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
-  %783 = shl i64 %shape.sroa.0.0.copyload.i, 2
-  %784 = mul i64 %783, %754
-  %785 = select i1 %782, i64 %784, i64 0
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %767)
+  %780 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
+  %781 = shl i64 %shape.sroa.0.0.copyload.i, 2
+  %782 = mul i64 %781, %752
+  %783 = select i1 %780, i64 %782, i64 0
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.594")
-  %786 = load i64, ptr %7, align 8
-  %787 = add i64 %786, 1
-  %788 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i328.i = icmp slt i64 %788, %787
-  %.pre.i.i.i.i329.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i328.i, label %merge.i.i.i.i.i331.i, label %"$Vector.push.86.exit.thread.i.i.i330.i"
+  %784 = load i64, ptr %7, align 8
+  %785 = add i64 %784, 1
+  %786 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i322.i = icmp slt i64 %786, %785
+  %.pre.i.i.i.i323.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i322.i, label %merge.i.i.i.i.i325.i, label %"$Vector.push.86.exit.thread.i.i.i324.i"
 
-merge.i.i.i.i.i331.i:                             ; preds = %"$JsonWriter.integer_field.exit327.i"
-  %789 = shl i64 %788, 1
-  %spec.select.i.i.i.i.i332.i = tail call i64 @llvm.smax.i64(i64 %789, i64 %787)
-  %spec.store.select.i.i.i.i.i333.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i332.i, i64 8)
-  %790 = tail call ptr @realloc(ptr %.pre.i.i.i.i329.i, i64 %spec.store.select.i.i.i.i.i333.i)
-  %791 = icmp eq ptr %790, null
-  br i1 %791, label %then.i.i.i336.i, label %merge7.i.i.i.i.i334.i
+merge.i.i.i.i.i325.i:                             ; preds = %"$JsonWriter.integer_field.exit321.i"
+  %787 = shl i64 %786, 1
+  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %787, i64 %785)
+  %spec.store.select.i.i.i.i.i327.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i326.i, i64 8)
+  %788 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
+  %789 = icmp eq ptr %788, null
+  br i1 %789, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
 
-merge7.i.i.i.i.i334.i:                            ; preds = %merge.i.i.i.i.i331.i
-  store ptr %790, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i333.i, ptr %10, align 8
-  %.pre10.i.i.i.i335.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i330.i"
+merge7.i.i.i.i.i328.i:                            ; preds = %merge.i.i.i.i.i325.i
+  store ptr %788, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i327.i, ptr %10, align 8
+  %.pre10.i.i.i.i329.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i324.i"
 
-"$Vector.push.86.exit.thread.i.i.i330.i":         ; preds = %merge7.i.i.i.i.i334.i, %"$JsonWriter.integer_field.exit327.i"
-  %792 = phi i64 [ %.pre10.i.i.i.i335.i, %merge7.i.i.i.i.i334.i ], [ %786, %"$JsonWriter.integer_field.exit327.i" ]
-  %793 = phi ptr [ %790, %merge7.i.i.i.i.i334.i ], [ %.pre.i.i.i.i329.i, %"$JsonWriter.integer_field.exit327.i" ]
-  %794 = getelementptr i8, ptr %793, i64 %792
-  store i8 58, ptr %794, align 1
-  %795 = load i64, ptr %7, align 8
-  %796 = add i64 %795, 1
-  store i64 %796, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit337.i"
+"$Vector.push.86.exit.thread.i.i.i324.i":         ; preds = %merge7.i.i.i.i.i328.i, %"$JsonWriter.integer_field.exit321.i"
+  %790 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %784, %"$JsonWriter.integer_field.exit321.i" ]
+  %791 = phi ptr [ %788, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
+  %792 = getelementptr i8, ptr %791, i64 %790
+  store i8 58, ptr %792, align 1
+  %793 = load i64, ptr %7, align 8
+  %794 = add i64 %793, 1
+  store i64 %794, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit331.i"
 
-then.i.i.i336.i:                                  ; preds = %merge.i.i.i.i.i331.i
-  %797 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %797, align 1
-  br label %"$JsonWriter.integer_field.exit337.i"
+then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.i
+  %795 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %795, align 1
+  br label %"$JsonWriter.integer_field.exit331.i"
 
-"$JsonWriter.integer_field.exit337.i":            ; preds = %then.i.i.i336.i, %"$Vector.push.86.exit.thread.i.i.i330.i"
+"$JsonWriter.integer_field.exit331.i":            ; preds = %then.i.i.i330.i, %"$Vector.push.86.exit.thread.i.i.i324.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %785)
-  %798 = sdiv i64 %shape.sroa.81.0.copyload.i, 2
-  %799 = mul i64 %798, %769
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %783)
+  %796 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
+  %797 = mul i64 %796, %767
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.595")
-  %800 = load i64, ptr %7, align 8
-  %801 = add i64 %800, 1
-  %802 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i338.i = icmp slt i64 %802, %801
-  %.pre.i.i.i.i339.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i338.i, label %merge.i.i.i.i.i341.i, label %"$Vector.push.86.exit.thread.i.i.i340.i"
+  %798 = load i64, ptr %7, align 8
+  %799 = add i64 %798, 1
+  %800 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i332.i = icmp slt i64 %800, %799
+  %.pre.i.i.i.i333.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i332.i, label %merge.i.i.i.i.i335.i, label %"$Vector.push.86.exit.thread.i.i.i334.i"
 
-merge.i.i.i.i.i341.i:                             ; preds = %"$JsonWriter.integer_field.exit337.i"
-  %803 = shl i64 %802, 1
-  %spec.select.i.i.i.i.i342.i = tail call i64 @llvm.smax.i64(i64 %803, i64 %801)
-  %spec.store.select.i.i.i.i.i343.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i342.i, i64 8)
-  %804 = tail call ptr @realloc(ptr %.pre.i.i.i.i339.i, i64 %spec.store.select.i.i.i.i.i343.i)
-  %805 = icmp eq ptr %804, null
-  br i1 %805, label %then.i.i.i346.i, label %merge7.i.i.i.i.i344.i
+merge.i.i.i.i.i335.i:                             ; preds = %"$JsonWriter.integer_field.exit331.i"
+  %801 = shl i64 %800, 1
+  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %801, i64 %799)
+  %spec.store.select.i.i.i.i.i337.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i336.i, i64 8)
+  %802 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
+  %803 = icmp eq ptr %802, null
+  br i1 %803, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
 
-merge7.i.i.i.i.i344.i:                            ; preds = %merge.i.i.i.i.i341.i
-  store ptr %804, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i343.i, ptr %10, align 8
-  %.pre10.i.i.i.i345.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i340.i"
+merge7.i.i.i.i.i338.i:                            ; preds = %merge.i.i.i.i.i335.i
+  store ptr %802, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i337.i, ptr %10, align 8
+  %.pre10.i.i.i.i339.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i334.i"
 
-"$Vector.push.86.exit.thread.i.i.i340.i":         ; preds = %merge7.i.i.i.i.i344.i, %"$JsonWriter.integer_field.exit337.i"
-  %806 = phi i64 [ %.pre10.i.i.i.i345.i, %merge7.i.i.i.i.i344.i ], [ %800, %"$JsonWriter.integer_field.exit337.i" ]
-  %807 = phi ptr [ %804, %merge7.i.i.i.i.i344.i ], [ %.pre.i.i.i.i339.i, %"$JsonWriter.integer_field.exit337.i" ]
-  %808 = getelementptr i8, ptr %807, i64 %806
-  store i8 58, ptr %808, align 1
-  %809 = load i64, ptr %7, align 8
-  %810 = add i64 %809, 1
-  store i64 %810, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit347.i"
+"$Vector.push.86.exit.thread.i.i.i334.i":         ; preds = %merge7.i.i.i.i.i338.i, %"$JsonWriter.integer_field.exit331.i"
+  %804 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %798, %"$JsonWriter.integer_field.exit331.i" ]
+  %805 = phi ptr [ %802, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
+  %806 = getelementptr i8, ptr %805, i64 %804
+  store i8 58, ptr %806, align 1
+  %807 = load i64, ptr %7, align 8
+  %808 = add i64 %807, 1
+  store i64 %808, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit341.i"
 
-then.i.i.i346.i:                                  ; preds = %merge.i.i.i.i.i341.i
-  %811 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %811, align 1
-  br label %"$JsonWriter.integer_field.exit347.i"
+then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.i
+  %809 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %809, align 1
+  br label %"$JsonWriter.integer_field.exit341.i"
 
-"$JsonWriter.integer_field.exit347.i":            ; preds = %then.i.i.i346.i, %"$Vector.push.86.exit.thread.i.i.i340.i"
+"$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.86.exit.thread.i.i.i334.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %799)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.596")
-  %812 = load i64, ptr %7, align 8
-  %813 = add i64 %812, 1
-  %814 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i348.i = icmp slt i64 %814, %813
-  %.pre.i.i.i.i349.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i348.i, label %merge.i.i.i.i.i351.i, label %"$Vector.push.86.exit.thread.i.i.i350.i"
+  %810 = load i64, ptr %7, align 8
+  %811 = add i64 %810, 1
+  %812 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i342.i = icmp slt i64 %812, %811
+  %.pre.i.i.i.i343.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i342.i, label %merge.i.i.i.i.i345.i, label %"$Vector.push.86.exit.thread.i.i.i344.i"
 
-merge.i.i.i.i.i351.i:                             ; preds = %"$JsonWriter.integer_field.exit347.i"
-  %815 = shl i64 %814, 1
-  %spec.select.i.i.i.i.i352.i = tail call i64 @llvm.smax.i64(i64 %815, i64 %813)
-  %spec.store.select.i.i.i.i.i353.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i352.i, i64 8)
-  %816 = tail call ptr @realloc(ptr %.pre.i.i.i.i349.i, i64 %spec.store.select.i.i.i.i.i353.i)
-  %817 = icmp eq ptr %816, null
-  br i1 %817, label %then.i.i.i356.i, label %merge7.i.i.i.i.i354.i
+merge.i.i.i.i.i345.i:                             ; preds = %"$JsonWriter.integer_field.exit341.i"
+  %813 = shl i64 %812, 1
+  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %813, i64 %811)
+  %spec.store.select.i.i.i.i.i347.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i346.i, i64 8)
+  %814 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
+  %815 = icmp eq ptr %814, null
+  br i1 %815, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
 
-merge7.i.i.i.i.i354.i:                            ; preds = %merge.i.i.i.i.i351.i
-  store ptr %816, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i353.i, ptr %10, align 8
-  %.pre10.i.i.i.i355.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i350.i"
+merge7.i.i.i.i.i348.i:                            ; preds = %merge.i.i.i.i.i345.i
+  store ptr %814, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i347.i, ptr %10, align 8
+  %.pre10.i.i.i.i349.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i344.i"
 
-"$Vector.push.86.exit.thread.i.i.i350.i":         ; preds = %merge7.i.i.i.i.i354.i, %"$JsonWriter.integer_field.exit347.i"
-  %818 = phi i64 [ %.pre10.i.i.i.i355.i, %merge7.i.i.i.i.i354.i ], [ %812, %"$JsonWriter.integer_field.exit347.i" ]
-  %819 = phi ptr [ %816, %merge7.i.i.i.i.i354.i ], [ %.pre.i.i.i.i349.i, %"$JsonWriter.integer_field.exit347.i" ]
-  %820 = getelementptr i8, ptr %819, i64 %818
-  store i8 58, ptr %820, align 1
-  %821 = load i64, ptr %7, align 8
-  %822 = add i64 %821, 1
-  store i64 %822, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit357.i"
+"$Vector.push.86.exit.thread.i.i.i344.i":         ; preds = %merge7.i.i.i.i.i348.i, %"$JsonWriter.integer_field.exit341.i"
+  %816 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %810, %"$JsonWriter.integer_field.exit341.i" ]
+  %817 = phi ptr [ %814, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
+  %818 = getelementptr i8, ptr %817, i64 %816
+  store i8 58, ptr %818, align 1
+  %819 = load i64, ptr %7, align 8
+  %820 = add i64 %819, 1
+  store i64 %820, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit351.i"
 
-then.i.i.i356.i:                                  ; preds = %merge.i.i.i.i.i351.i
-  %823 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %823, align 1
-  br label %"$JsonWriter.integer_field.exit357.i"
+then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.i
+  %821 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %821, align 1
+  br label %"$JsonWriter.integer_field.exit351.i"
 
-"$JsonWriter.integer_field.exit357.i":            ; preds = %then.i.i.i356.i, %"$Vector.push.86.exit.thread.i.i.i350.i"
+"$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.86.exit.thread.i.i.i344.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %799)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.597")
-  %824 = load i64, ptr %7, align 8
-  %825 = add i64 %824, 1
-  %826 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i358.i = icmp slt i64 %826, %825
-  %.pre.i.i.i.i359.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i358.i, label %merge.i.i.i.i.i361.i, label %"$Vector.push.86.exit.thread.i.i.i360.i"
+  %822 = load i64, ptr %7, align 8
+  %823 = add i64 %822, 1
+  %824 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i352.i = icmp slt i64 %824, %823
+  %.pre.i.i.i.i353.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i352.i, label %merge.i.i.i.i.i355.i, label %"$Vector.push.86.exit.thread.i.i.i354.i"
 
-merge.i.i.i.i.i361.i:                             ; preds = %"$JsonWriter.integer_field.exit357.i"
-  %827 = shl i64 %826, 1
-  %spec.select.i.i.i.i.i362.i = tail call i64 @llvm.smax.i64(i64 %827, i64 %825)
-  %spec.store.select.i.i.i.i.i363.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i362.i, i64 8)
-  %828 = tail call ptr @realloc(ptr %.pre.i.i.i.i359.i, i64 %spec.store.select.i.i.i.i.i363.i)
-  %829 = icmp eq ptr %828, null
-  br i1 %829, label %then.i.i.i366.i, label %merge7.i.i.i.i.i364.i
+merge.i.i.i.i.i355.i:                             ; preds = %"$JsonWriter.integer_field.exit351.i"
+  %825 = shl i64 %824, 1
+  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %825, i64 %823)
+  %spec.store.select.i.i.i.i.i357.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i356.i, i64 8)
+  %826 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
+  %827 = icmp eq ptr %826, null
+  br i1 %827, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
 
-merge7.i.i.i.i.i364.i:                            ; preds = %merge.i.i.i.i.i361.i
-  store ptr %828, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i363.i, ptr %10, align 8
-  %.pre10.i.i.i.i365.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i360.i"
+merge7.i.i.i.i.i358.i:                            ; preds = %merge.i.i.i.i.i355.i
+  store ptr %826, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i357.i, ptr %10, align 8
+  %.pre10.i.i.i.i359.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i354.i"
 
-"$Vector.push.86.exit.thread.i.i.i360.i":         ; preds = %merge7.i.i.i.i.i364.i, %"$JsonWriter.integer_field.exit357.i"
-  %830 = phi i64 [ %.pre10.i.i.i.i365.i, %merge7.i.i.i.i.i364.i ], [ %824, %"$JsonWriter.integer_field.exit357.i" ]
-  %831 = phi ptr [ %828, %merge7.i.i.i.i.i364.i ], [ %.pre.i.i.i.i359.i, %"$JsonWriter.integer_field.exit357.i" ]
-  %832 = getelementptr i8, ptr %831, i64 %830
-  store i8 58, ptr %832, align 1
-  %833 = load i64, ptr %7, align 8
-  %834 = add i64 %833, 1
-  store i64 %834, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit367.i"
+"$Vector.push.86.exit.thread.i.i.i354.i":         ; preds = %merge7.i.i.i.i.i358.i, %"$JsonWriter.integer_field.exit351.i"
+  %828 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %822, %"$JsonWriter.integer_field.exit351.i" ]
+  %829 = phi ptr [ %826, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
+  %830 = getelementptr i8, ptr %829, i64 %828
+  store i8 58, ptr %830, align 1
+  %831 = load i64, ptr %7, align 8
+  %832 = add i64 %831, 1
+  store i64 %832, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit361.i"
 
-then.i.i.i366.i:                                  ; preds = %merge.i.i.i.i.i361.i
-  %835 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %835, align 1
-  br label %"$JsonWriter.integer_field.exit367.i"
+then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.i
+  %833 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %833, align 1
+  br label %"$JsonWriter.integer_field.exit361.i"
 
-"$JsonWriter.integer_field.exit367.i":            ; preds = %then.i.i.i366.i, %"$Vector.push.86.exit.thread.i.i.i360.i"
+"$JsonWriter.integer_field.exit361.i":            ; preds = %then.i.i.i360.i, %"$Vector.push.86.exit.thread.i.i.i354.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.83.0.copyload.i)
-  %836 = mul i64 %755, %shape.sroa.77.0.copyload.i
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
+  %834 = mul i64 %753, %shape.sroa.71.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.598")
-  %837 = load i64, ptr %7, align 8
-  %838 = add i64 %837, 1
-  %839 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i368.i = icmp slt i64 %839, %838
-  %.pre.i.i.i.i369.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i368.i, label %merge.i.i.i.i.i371.i, label %"$Vector.push.86.exit.thread.i.i.i370.i"
+  %835 = load i64, ptr %7, align 8
+  %836 = add i64 %835, 1
+  %837 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i362.i = icmp slt i64 %837, %836
+  %.pre.i.i.i.i363.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i362.i, label %merge.i.i.i.i.i365.i, label %"$Vector.push.86.exit.thread.i.i.i364.i"
 
-merge.i.i.i.i.i371.i:                             ; preds = %"$JsonWriter.integer_field.exit367.i"
-  %840 = shl i64 %839, 1
-  %spec.select.i.i.i.i.i372.i = tail call i64 @llvm.smax.i64(i64 %840, i64 %838)
-  %spec.store.select.i.i.i.i.i373.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i372.i, i64 8)
-  %841 = tail call ptr @realloc(ptr %.pre.i.i.i.i369.i, i64 %spec.store.select.i.i.i.i.i373.i)
-  %842 = icmp eq ptr %841, null
-  br i1 %842, label %then.i.i.i376.i, label %merge7.i.i.i.i.i374.i
+merge.i.i.i.i.i365.i:                             ; preds = %"$JsonWriter.integer_field.exit361.i"
+  %838 = shl i64 %837, 1
+  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %838, i64 %836)
+  %spec.store.select.i.i.i.i.i367.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i366.i, i64 8)
+  %839 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
+  %840 = icmp eq ptr %839, null
+  br i1 %840, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
 
-merge7.i.i.i.i.i374.i:                            ; preds = %merge.i.i.i.i.i371.i
-  store ptr %841, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i373.i, ptr %10, align 8
-  %.pre10.i.i.i.i375.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i370.i"
+merge7.i.i.i.i.i368.i:                            ; preds = %merge.i.i.i.i.i365.i
+  store ptr %839, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i367.i, ptr %10, align 8
+  %.pre10.i.i.i.i369.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i364.i"
 
-"$Vector.push.86.exit.thread.i.i.i370.i":         ; preds = %merge7.i.i.i.i.i374.i, %"$JsonWriter.integer_field.exit367.i"
-  %843 = phi i64 [ %.pre10.i.i.i.i375.i, %merge7.i.i.i.i.i374.i ], [ %837, %"$JsonWriter.integer_field.exit367.i" ]
-  %844 = phi ptr [ %841, %merge7.i.i.i.i.i374.i ], [ %.pre.i.i.i.i369.i, %"$JsonWriter.integer_field.exit367.i" ]
-  %845 = getelementptr i8, ptr %844, i64 %843
-  store i8 58, ptr %845, align 1
-  %846 = load i64, ptr %7, align 8
-  %847 = add i64 %846, 1
-  store i64 %847, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit377.i"
+"$Vector.push.86.exit.thread.i.i.i364.i":         ; preds = %merge7.i.i.i.i.i368.i, %"$JsonWriter.integer_field.exit361.i"
+  %841 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %835, %"$JsonWriter.integer_field.exit361.i" ]
+  %842 = phi ptr [ %839, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
+  %843 = getelementptr i8, ptr %842, i64 %841
+  store i8 58, ptr %843, align 1
+  %844 = load i64, ptr %7, align 8
+  %845 = add i64 %844, 1
+  store i64 %845, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit371.i"
 
-then.i.i.i376.i:                                  ; preds = %merge.i.i.i.i.i371.i
-  %848 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %848, align 1
-  br label %"$JsonWriter.integer_field.exit377.i"
+then.i.i.i370.i:                                  ; preds = %merge.i.i.i.i.i365.i
+  %846 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %846, align 1
+  br label %"$JsonWriter.integer_field.exit371.i"
 
-"$JsonWriter.integer_field.exit377.i":            ; preds = %then.i.i.i376.i, %"$Vector.push.86.exit.thread.i.i.i370.i"
+"$JsonWriter.integer_field.exit371.i":            ; preds = %then.i.i.i370.i, %"$Vector.push.86.exit.thread.i.i.i364.i"
   store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %836)
-  %849 = load i64, ptr %7, align 8
-  %850 = add i64 %849, 1
-  %851 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i378.i = icmp slt i64 %851, %850
-  %.pre.i.i.i.i379.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i378.i, label %merge.i.i.i.i.i381.i, label %"$Vector.push.86.exit.thread.i.i.i380.i"
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %834)
+  %847 = load i64, ptr %7, align 8
+  %848 = add i64 %847, 1
+  %849 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i372.i = icmp slt i64 %849, %848
+  %.pre.i.i.i.i373.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i372.i, label %merge.i.i.i.i.i375.i, label %"$Vector.push.86.exit.thread.i.i.i374.i"
 
-merge.i.i.i.i.i381.i:                             ; preds = %"$JsonWriter.integer_field.exit377.i"
-  %852 = shl i64 %851, 1
-  %spec.select.i.i.i.i.i382.i = tail call i64 @llvm.smax.i64(i64 %852, i64 %850)
-  %spec.store.select.i.i.i.i.i383.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i382.i, i64 8)
-  %853 = tail call ptr @realloc(ptr %.pre.i.i.i.i379.i, i64 %spec.store.select.i.i.i.i.i383.i)
-  %854 = icmp eq ptr %853, null
-  br i1 %854, label %then.i.i.i386.i, label %merge7.i.i.i.i.i384.i
+merge.i.i.i.i.i375.i:                             ; preds = %"$JsonWriter.integer_field.exit371.i"
+  %850 = shl i64 %849, 1
+  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %850, i64 %848)
+  %spec.store.select.i.i.i.i.i377.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i376.i, i64 8)
+  %851 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
+  %852 = icmp eq ptr %851, null
+  br i1 %852, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
 
-merge7.i.i.i.i.i384.i:                            ; preds = %merge.i.i.i.i.i381.i
-  store ptr %853, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i383.i, ptr %10, align 8
-  %.pre10.i.i.i.i385.i = load i64, ptr %7, align 8
-  br label %"$Vector.push.86.exit.thread.i.i.i380.i"
+merge7.i.i.i.i.i378.i:                            ; preds = %merge.i.i.i.i.i375.i
+  store ptr %851, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i377.i, ptr %10, align 8
+  %.pre10.i.i.i.i379.i = load i64, ptr %7, align 8
+  br label %"$Vector.push.86.exit.thread.i.i.i374.i"
 
-"$Vector.push.86.exit.thread.i.i.i380.i":         ; preds = %merge7.i.i.i.i.i384.i, %"$JsonWriter.integer_field.exit377.i"
-  %855 = phi i64 [ %.pre10.i.i.i.i385.i, %merge7.i.i.i.i.i384.i ], [ %849, %"$JsonWriter.integer_field.exit377.i" ]
-  %856 = phi ptr [ %853, %merge7.i.i.i.i.i384.i ], [ %.pre.i.i.i.i379.i, %"$JsonWriter.integer_field.exit377.i" ]
-  %857 = getelementptr i8, ptr %856, i64 %855
-  store i8 125, ptr %857, align 1
-  %858 = load i64, ptr %7, align 8
-  %859 = add i64 %858, 1
-  store i64 %859, ptr %7, align 8
+"$Vector.push.86.exit.thread.i.i.i374.i":         ; preds = %merge7.i.i.i.i.i378.i, %"$JsonWriter.integer_field.exit371.i"
+  %853 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %847, %"$JsonWriter.integer_field.exit371.i" ]
+  %854 = phi ptr [ %851, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
+  %855 = getelementptr i8, ptr %854, i64 %853
+  store i8 125, ptr %855, align 1
+  %856 = load i64, ptr %7, align 8
+  %857 = add i64 %856, 1
+  store i64 %857, ptr %7, align 8
   br label %"$write_buffers.exit"
 
-then.i.i.i386.i:                                  ; preds = %merge.i.i.i.i.i381.i
-  %860 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %860, align 1
+then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.i
+  %858 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %858, align 1
   br label %"$write_buffers.exit"
 
-"$write_buffers.exit":                            ; preds = %"$Vector.push.86.exit.thread.i.i.i380.i", %then.i.i.i386.i
+"$write_buffers.exit":                            ; preds = %"$Vector.push.86.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %21, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.599")
-  %861 = load i64, ptr %7, align 8
-  %862 = add i64 %861, 1
-  %863 = load i64, ptr %10, align 8
-  %.not.i.i.i.i = icmp slt i64 %863, %862
+  %859 = load i64, ptr %7, align 8
+  %860 = add i64 %859, 1
+  %861 = load i64, ptr %10, align 8
+  %.not.i.i.i.i = icmp slt i64 %861, %860
   %.pre.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.86.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_buffers.exit"
-  %864 = shl i64 %863, 1
-  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %864, i64 %862)
+  %862 = shl i64 %861, 1
+  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %862, i64 %860)
   %spec.store.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %865 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %866 = icmp eq ptr %865, null
-  br i1 %866, label %then.i.i, label %merge7.i.i.i.i
+  %863 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %864 = icmp eq ptr %863, null
+  br i1 %864, label %then.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %865, ptr %0, align 8
+  store ptr %863, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %10, align 8
   %.pre10.i.i.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i"
 
 "$Vector.push.86.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$write_buffers.exit"
-  %867 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %861, %"$write_buffers.exit" ]
-  %868 = phi ptr [ %865, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
-  %869 = getelementptr i8, ptr %868, i64 %867
-  store i8 58, ptr %869, align 1
-  %870 = load i64, ptr %7, align 8
-  %871 = add i64 %870, 1
-  store i64 %871, ptr %7, align 8
+  %865 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %859, %"$write_buffers.exit" ]
+  %866 = phi ptr [ %863, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
+  %867 = getelementptr i8, ptr %866, i64 %865
+  store i8 58, ptr %867, align 1
+  %868 = load i64, ptr %7, align 8
+  %869 = add i64 %868, 1
+  store i64 %869, ptr %7, align 8
   br label %"$JsonWriter.key.exit"
 
 then.i.i:                                         ; preds = %merge.i.i.i.i
-  %872 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %872, align 1
+  %870 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %870, align 1
   br label %"$JsonWriter.key.exit"
 
 "$JsonWriter.key.exit":                           ; preds = %"$Vector.push.86.exit.thread.i.i", %then.i.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
-  %873 = load i32, ptr %110, align 4
-  %874 = icmp sgt i32 %873, 0
-  br i1 %874, label %forbody.lr.ph, label %merge
+  %871 = load i32, ptr %110, align 4
+  %872 = icmp sgt i32 %871, 0
+  br i1 %872, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.exit"
-  %875 = getelementptr i8, ptr %1, i64 392
-  %876 = getelementptr i8, ptr %1, i64 408
-  %877 = getelementptr i8, ptr %1, i64 416
-  %878 = getelementptr i8, ptr %1, i64 328
-  %879 = getelementptr i8, ptr %0, i64 24
-  %wide.trip.count = zext nneg i32 %873 to i64
+  %873 = getelementptr i8, ptr %1, i64 392
+  %874 = getelementptr i8, ptr %1, i64 408
+  %875 = getelementptr i8, ptr %1, i64 416
+  %876 = getelementptr i8, ptr %1, i64 328
+  %877 = getelementptr i8, ptr %0, i64 24
+  %wide.trip.count = zext nneg i32 %871 to i64
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !90
-  %880 = load i64, ptr %875, align 8, !noalias !90
-  %881 = load i64, ptr %353, align 8, !noalias !90
-  %882 = load i32, ptr %367, align 4, !noalias !90
-  call void @llvm.lifetime.start.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !90
-  %883 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !90
-  call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !90
-  %884 = load i64, ptr %876, align 8, !noalias !90
-  %885 = icmp eq i64 %indvars.iv, 0
-  br i1 %885, label %then.i.i195, label %merge.i.i
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !87
+  %878 = load i64, ptr %873, align 8, !noalias !87
+  %879 = load i64, ptr %353, align 8, !noalias !87
+  %880 = load i32, ptr %367, align 4, !noalias !87
+  call void @llvm.lifetime.start.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !87
+  %881 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !87
+  call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !87
+  %882 = load i64, ptr %874, align 8, !noalias !87
+  %883 = icmp eq i64 %indvars.iv, 0
+  br i1 %883, label %then.i.i195, label %merge.i.i
 
 then.i.i195:                                      ; preds = %forbody
-  %886 = load i64, ptr %877, align 8, !noalias !90
+  %884 = load i64, ptr %875, align 8, !noalias !87
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i195, %forbody
-  %result.sroa.9.0.i.i = phi i64 [ %886, %then.i.i195 ], [ 0, %forbody ]
-  %887 = load i64, ptr %417, align 8, !noalias !90
-  %888 = load i8, ptr %878, align 1, !noalias !90
-  %889 = trunc i8 %888 to i1
-  br i1 %889, label %then.i.i.i194, label %"$Plan.rank.exit.i"
+  %result.sroa.9.0.i.i = phi i64 [ %884, %then.i.i195 ], [ 0, %forbody ]
+  %885 = load i64, ptr %417, align 8, !noalias !87
+  %886 = load i8, ptr %876, align 1, !noalias !87
+  %887 = trunc i8 %886 to i1
+  br i1 %887, label %then.i.i.i194, label %"$Plan.rank.exit.i"
 
 then.i.i.i194:                                    ; preds = %merge.i.i
-  %890 = load i32, ptr %110, align 4, !noalias !90
-  %891 = sext i32 %890 to i64
+  %888 = load i32, ptr %110, align 4, !noalias !87
+  %889 = sext i32 %888 to i64
   br label %"$Plan.rank.exit.i"
 
 "$Plan.rank.exit.i":                              ; preds = %then.i.i.i194, %merge.i.i
-  %common.ret.op.i.i.i134 = phi i64 [ %891, %then.i.i.i194 ], [ 1, %merge.i.i ]
-  %892 = sext i32 %882 to i64
-  %893 = mul i64 %881, %892
-  %894 = add i64 %893, %880
-  %895 = add i64 %894, %883
-  %896 = sdiv i64 %887, %common.ret.op.i.i.i134
+  %common.ret.op.i.i.i134 = phi i64 [ %889, %then.i.i.i194 ], [ 1, %merge.i.i ]
+  %890 = sext i32 %880 to i64
+  %891 = mul i64 %879, %890
+  %892 = add i64 %891, %878
+  %893 = add i64 %892, %881
+  %894 = sdiv i64 %885, %common.ret.op.i.i.i134
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.600")
-  %897 = load i64, ptr %7, align 8
-  %898 = add i64 %897, 1
-  %899 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i135 = icmp slt i64 %899, %898
+  %895 = load i64, ptr %7, align 8
+  %896 = add i64 %895, 1
+  %897 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i135 = icmp slt i64 %897, %896
   %.pre.i.i.i.i.i136 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i.i135, label %merge.i.i.i.i.i.i188, label %"$Vector.push.86.exit.thread.i.i.i.i137"
 
 merge.i.i.i.i.i.i188:                             ; preds = %"$Plan.rank.exit.i"
-  %900 = shl i64 %899, 1
-  %spec.select.i.i.i.i.i.i189 = call i64 @llvm.smax.i64(i64 %900, i64 %898)
+  %898 = shl i64 %897, 1
+  %spec.select.i.i.i.i.i.i189 = call i64 @llvm.smax.i64(i64 %898, i64 %896)
   %spec.store.select.i.i.i.i.i.i190 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i189, i64 8)
-  %901 = call ptr @realloc(ptr %.pre.i.i.i.i.i136, i64 %spec.store.select.i.i.i.i.i.i190)
-  %902 = icmp eq ptr %901, null
-  br i1 %902, label %then.i.i.i.i193, label %merge7.i.i.i.i.i.i191
+  %899 = call ptr @realloc(ptr %.pre.i.i.i.i.i136, i64 %spec.store.select.i.i.i.i.i.i190)
+  %900 = icmp eq ptr %899, null
+  br i1 %900, label %then.i.i.i.i193, label %merge7.i.i.i.i.i.i191
 
 merge7.i.i.i.i.i.i191:                            ; preds = %merge.i.i.i.i.i.i188
-  store ptr %901, ptr %0, align 8
+  store ptr %899, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i.i190, ptr %10, align 8
   %.pre10.i.i.i.i.i192 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i.i137"
 
 "$Vector.push.86.exit.thread.i.i.i.i137":         ; preds = %merge7.i.i.i.i.i.i191, %"$Plan.rank.exit.i"
-  %903 = phi i64 [ %.pre10.i.i.i.i.i192, %merge7.i.i.i.i.i.i191 ], [ %897, %"$Plan.rank.exit.i" ]
-  %904 = phi ptr [ %901, %merge7.i.i.i.i.i.i191 ], [ %.pre.i.i.i.i.i136, %"$Plan.rank.exit.i" ]
-  %905 = getelementptr i8, ptr %904, i64 %903
-  store i8 58, ptr %905, align 1
-  %906 = load i64, ptr %7, align 8
-  %907 = add i64 %906, 1
-  store i64 %907, ptr %7, align 8
+  %901 = phi i64 [ %.pre10.i.i.i.i.i192, %merge7.i.i.i.i.i.i191 ], [ %895, %"$Plan.rank.exit.i" ]
+  %902 = phi ptr [ %899, %merge7.i.i.i.i.i.i191 ], [ %.pre.i.i.i.i.i136, %"$Plan.rank.exit.i" ]
+  %903 = getelementptr i8, ptr %902, i64 %901
+  store i8 58, ptr %903, align 1
+  %904 = load i64, ptr %7, align 8
+  %905 = add i64 %904, 1
+  store i64 %905, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit.i138"
 
 then.i.i.i.i193:                                  ; preds = %merge.i.i.i.i.i.i188
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit.i138"
 
 "$JsonWriter.integer_field.exit.i138":            ; preds = %then.i.i.i.i193, %"$Vector.push.86.exit.thread.i.i.i.i137"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.601")
-  %908 = load i64, ptr %7, align 8
-  %909 = add i64 %908, 1
-  %910 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i11.i = icmp slt i64 %910, %909
+  %906 = load i64, ptr %7, align 8
+  %907 = add i64 %906, 1
+  %908 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i11.i = icmp slt i64 %908, %907
   %.pre.i.i.i.i12.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i11.i, label %merge.i.i.i.i.i14.i, label %"$Vector.push.86.exit.thread.i.i.i13.i"
 
 merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i138"
-  %911 = shl i64 %910, 1
-  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %911, i64 %909)
+  %909 = shl i64 %908, 1
+  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %909, i64 %907)
   %spec.store.select.i.i.i.i.i16.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i, i64 8)
-  %912 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
-  %913 = icmp eq ptr %912, null
-  br i1 %913, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
+  %910 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
+  %911 = icmp eq ptr %910, null
+  br i1 %911, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
 
 merge7.i.i.i.i.i17.i:                             ; preds = %merge.i.i.i.i.i14.i
-  store ptr %912, ptr %0, align 8
+  store ptr %910, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i, ptr %10, align 8
   %.pre10.i.i.i.i18.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i13.i"
 
 "$Vector.push.86.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i138"
-  %914 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %908, %"$JsonWriter.integer_field.exit.i138" ]
-  %915 = phi ptr [ %912, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i138" ]
-  %916 = getelementptr i8, ptr %915, i64 %914
-  store i8 58, ptr %916, align 1
-  %917 = load i64, ptr %7, align 8
-  %918 = add i64 %917, 1
-  store i64 %918, ptr %7, align 8
+  %912 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %906, %"$JsonWriter.integer_field.exit.i138" ]
+  %913 = phi ptr [ %910, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i138" ]
+  %914 = getelementptr i8, ptr %913, i64 %912
+  store i8 58, ptr %914, align 1
+  %915 = load i64, ptr %7, align 8
+  %916 = add i64 %915, 1
+  store i64 %916, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit20.i"
 
 then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit20.i"
 
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.86.exit.thread.i.i.i13.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %880)
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %878)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.602")
-  %919 = load i64, ptr %7, align 8
-  %920 = add i64 %919, 1
-  %921 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i21.i = icmp slt i64 %921, %920
+  %917 = load i64, ptr %7, align 8
+  %918 = add i64 %917, 1
+  %919 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i21.i = icmp slt i64 %919, %918
   %.pre.i.i.i.i22.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.86.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.integer_field.exit20.i"
-  %922 = shl i64 %921, 1
-  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %922, i64 %920)
+  %920 = shl i64 %919, 1
+  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %920, i64 %918)
   %spec.store.select.i.i.i.i.i26.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i, i64 8)
-  %923 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
-  %924 = icmp eq ptr %923, null
-  br i1 %924, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
+  %921 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
+  %922 = icmp eq ptr %921, null
+  br i1 %922, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
 
 merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
-  store ptr %923, ptr %0, align 8
+  store ptr %921, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i, ptr %10, align 8
   %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i23.i"
 
 "$Vector.push.86.exit.thread.i.i.i23.i":          ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.integer_field.exit20.i"
-  %925 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %919, %"$JsonWriter.integer_field.exit20.i" ]
-  %926 = phi ptr [ %923, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
-  %927 = getelementptr i8, ptr %926, i64 %925
-  store i8 58, ptr %927, align 1
-  %928 = load i64, ptr %7, align 8
-  %929 = add i64 %928, 1
-  store i64 %929, ptr %7, align 8
+  %923 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %917, %"$JsonWriter.integer_field.exit20.i" ]
+  %924 = phi ptr [ %921, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
+  %925 = getelementptr i8, ptr %924, i64 %923
+  store i8 58, ptr %925, align 1
+  %926 = load i64, ptr %7, align 8
+  %927 = add i64 %926, 1
+  store i64 %927, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit30.i"
 
 then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit30.i"
 
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.86.exit.thread.i.i.i23.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.603")
-  %930 = load i64, ptr %7, align 8
-  %931 = add i64 %930, 1
-  %932 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %932, %931
+  %928 = load i64, ptr %7, align 8
+  %929 = add i64 %928, 1
+  %930 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i31.i = icmp slt i64 %930, %929
   %.pre.i.i.i.i32.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.86.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.integer_field.exit30.i"
-  %933 = shl i64 %932, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %933, i64 %931)
+  %931 = shl i64 %930, 1
+  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %931, i64 %929)
   %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %934 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
-  %935 = icmp eq ptr %934, null
-  br i1 %935, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  %932 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %933 = icmp eq ptr %932, null
+  br i1 %933, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
 
 merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
-  store ptr %934, ptr %0, align 8
+  store ptr %932, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %10, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i33.i"
 
 "$Vector.push.86.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.integer_field.exit30.i"
-  %936 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %930, %"$JsonWriter.integer_field.exit30.i" ]
-  %937 = phi ptr [ %934, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
-  %938 = getelementptr i8, ptr %937, i64 %936
-  store i8 58, ptr %938, align 1
-  %939 = load i64, ptr %7, align 8
-  %940 = add i64 %939, 1
-  store i64 %940, ptr %7, align 8
+  %934 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %928, %"$JsonWriter.integer_field.exit30.i" ]
+  %935 = phi ptr [ %932, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
+  %936 = getelementptr i8, ptr %935, i64 %934
+  store i8 58, ptr %936, align 1
+  %937 = load i64, ptr %7, align 8
+  %938 = add i64 %937, 1
+  store i64 %938, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit40.i"
 
 then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit40.i"
 
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.86.exit.thread.i.i.i33.i"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %883)
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %881)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.604")
-  %941 = load i64, ptr %7, align 8
-  %942 = add i64 %941, 1
-  %943 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i139 = icmp slt i64 %943, %942
+  %939 = load i64, ptr %7, align 8
+  %940 = add i64 %939, 1
+  %941 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i41.i139 = icmp slt i64 %941, %940
   %.pre.i.i.i.i42.i140 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i41.i139, label %merge.i.i.i.i.i44.i182, label %"$Vector.push.86.exit.thread.i.i.i43.i141"
 
 merge.i.i.i.i.i44.i182:                           ; preds = %"$JsonWriter.integer_field.exit40.i"
-  %944 = shl i64 %943, 1
-  %spec.select.i.i.i.i.i45.i183 = call i64 @llvm.smax.i64(i64 %944, i64 %942)
+  %942 = shl i64 %941, 1
+  %spec.select.i.i.i.i.i45.i183 = call i64 @llvm.smax.i64(i64 %942, i64 %940)
   %spec.store.select.i.i.i.i.i46.i184 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i183, i64 8)
-  %945 = call ptr @realloc(ptr %.pre.i.i.i.i42.i140, i64 %spec.store.select.i.i.i.i.i46.i184)
-  %946 = icmp eq ptr %945, null
-  br i1 %946, label %then.i.i.i49.i187, label %merge7.i.i.i.i.i47.i185
+  %943 = call ptr @realloc(ptr %.pre.i.i.i.i42.i140, i64 %spec.store.select.i.i.i.i.i46.i184)
+  %944 = icmp eq ptr %943, null
+  br i1 %944, label %then.i.i.i49.i187, label %merge7.i.i.i.i.i47.i185
 
 merge7.i.i.i.i.i47.i185:                          ; preds = %merge.i.i.i.i.i44.i182
-  store ptr %945, ptr %0, align 8
+  store ptr %943, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i46.i184, ptr %10, align 8
   %.pre10.i.i.i.i48.i186 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i43.i141"
 
 "$Vector.push.86.exit.thread.i.i.i43.i141":       ; preds = %merge7.i.i.i.i.i47.i185, %"$JsonWriter.integer_field.exit40.i"
-  %947 = phi i64 [ %.pre10.i.i.i.i48.i186, %merge7.i.i.i.i.i47.i185 ], [ %941, %"$JsonWriter.integer_field.exit40.i" ]
-  %948 = phi ptr [ %945, %merge7.i.i.i.i.i47.i185 ], [ %.pre.i.i.i.i42.i140, %"$JsonWriter.integer_field.exit40.i" ]
-  %949 = getelementptr i8, ptr %948, i64 %947
-  store i8 58, ptr %949, align 1
-  %950 = load i64, ptr %7, align 8
-  %951 = add i64 %950, 1
-  store i64 %951, ptr %7, align 8
+  %945 = phi i64 [ %.pre10.i.i.i.i48.i186, %merge7.i.i.i.i.i47.i185 ], [ %939, %"$JsonWriter.integer_field.exit40.i" ]
+  %946 = phi ptr [ %943, %merge7.i.i.i.i.i47.i185 ], [ %.pre.i.i.i.i42.i140, %"$JsonWriter.integer_field.exit40.i" ]
+  %947 = getelementptr i8, ptr %946, i64 %945
+  store i8 58, ptr %947, align 1
+  %948 = load i64, ptr %7, align 8
+  %949 = add i64 %948, 1
+  store i64 %949, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit50.i142"
 
 then.i.i.i49.i187:                                ; preds = %merge.i.i.i.i.i44.i182
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit50.i142"
 
 "$JsonWriter.integer_field.exit50.i142":          ; preds = %then.i.i.i49.i187, %"$Vector.push.86.exit.thread.i.i.i43.i141"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %884)
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %882)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.605")
-  %952 = load i64, ptr %7, align 8
-  %953 = add i64 %952, 1
-  %954 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i143 = icmp slt i64 %954, %953
+  %950 = load i64, ptr %7, align 8
+  %951 = add i64 %950, 1
+  %952 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i51.i143 = icmp slt i64 %952, %951
   %.pre.i.i.i.i52.i144 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i51.i143, label %merge.i.i.i.i.i54.i176, label %"$Vector.push.86.exit.thread.i.i.i53.i145"
 
 merge.i.i.i.i.i54.i176:                           ; preds = %"$JsonWriter.integer_field.exit50.i142"
-  %955 = shl i64 %954, 1
-  %spec.select.i.i.i.i.i55.i177 = call i64 @llvm.smax.i64(i64 %955, i64 %953)
+  %953 = shl i64 %952, 1
+  %spec.select.i.i.i.i.i55.i177 = call i64 @llvm.smax.i64(i64 %953, i64 %951)
   %spec.store.select.i.i.i.i.i56.i178 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i177, i64 8)
-  %956 = call ptr @realloc(ptr %.pre.i.i.i.i52.i144, i64 %spec.store.select.i.i.i.i.i56.i178)
-  %957 = icmp eq ptr %956, null
-  br i1 %957, label %then.i.i.i59.i181, label %merge7.i.i.i.i.i57.i179
+  %954 = call ptr @realloc(ptr %.pre.i.i.i.i52.i144, i64 %spec.store.select.i.i.i.i.i56.i178)
+  %955 = icmp eq ptr %954, null
+  br i1 %955, label %then.i.i.i59.i181, label %merge7.i.i.i.i.i57.i179
 
 merge7.i.i.i.i.i57.i179:                          ; preds = %merge.i.i.i.i.i54.i176
-  store ptr %956, ptr %0, align 8
+  store ptr %954, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i56.i178, ptr %10, align 8
   %.pre10.i.i.i.i58.i180 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i53.i145"
 
 "$Vector.push.86.exit.thread.i.i.i53.i145":       ; preds = %merge7.i.i.i.i.i57.i179, %"$JsonWriter.integer_field.exit50.i142"
-  %958 = phi i64 [ %.pre10.i.i.i.i58.i180, %merge7.i.i.i.i.i57.i179 ], [ %952, %"$JsonWriter.integer_field.exit50.i142" ]
-  %959 = phi ptr [ %956, %merge7.i.i.i.i.i57.i179 ], [ %.pre.i.i.i.i52.i144, %"$JsonWriter.integer_field.exit50.i142" ]
-  %960 = getelementptr i8, ptr %959, i64 %958
-  store i8 58, ptr %960, align 1
-  %961 = load i64, ptr %7, align 8
-  %962 = add i64 %961, 1
-  store i64 %962, ptr %7, align 8
+  %956 = phi i64 [ %.pre10.i.i.i.i58.i180, %merge7.i.i.i.i.i57.i179 ], [ %950, %"$JsonWriter.integer_field.exit50.i142" ]
+  %957 = phi ptr [ %954, %merge7.i.i.i.i.i57.i179 ], [ %.pre.i.i.i.i52.i144, %"$JsonWriter.integer_field.exit50.i142" ]
+  %958 = getelementptr i8, ptr %957, i64 %956
+  store i8 58, ptr %958, align 1
+  %959 = load i64, ptr %7, align 8
+  %960 = add i64 %959, 1
+  store i64 %960, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit60.i146"
 
 then.i.i.i59.i181:                                ; preds = %merge.i.i.i.i.i54.i176
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit60.i146"
 
 "$JsonWriter.integer_field.exit60.i146":          ; preds = %then.i.i.i59.i181, %"$Vector.push.86.exit.thread.i.i.i53.i145"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.606")
-  %963 = load i64, ptr %7, align 8
-  %964 = add i64 %963, 1
-  %965 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i147 = icmp slt i64 %965, %964
+  %961 = load i64, ptr %7, align 8
+  %962 = add i64 %961, 1
+  %963 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i61.i147 = icmp slt i64 %963, %962
   %.pre.i.i.i.i62.i148 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i61.i147, label %merge.i.i.i.i.i64.i170, label %"$Vector.push.86.exit.thread.i.i.i63.i149"
 
 merge.i.i.i.i.i64.i170:                           ; preds = %"$JsonWriter.integer_field.exit60.i146"
-  %966 = shl i64 %965, 1
-  %spec.select.i.i.i.i.i65.i171 = call i64 @llvm.smax.i64(i64 %966, i64 %964)
+  %964 = shl i64 %963, 1
+  %spec.select.i.i.i.i.i65.i171 = call i64 @llvm.smax.i64(i64 %964, i64 %962)
   %spec.store.select.i.i.i.i.i66.i172 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i171, i64 8)
-  %967 = call ptr @realloc(ptr %.pre.i.i.i.i62.i148, i64 %spec.store.select.i.i.i.i.i66.i172)
-  %968 = icmp eq ptr %967, null
-  br i1 %968, label %then.i.i.i69.i175, label %merge7.i.i.i.i.i67.i173
+  %965 = call ptr @realloc(ptr %.pre.i.i.i.i62.i148, i64 %spec.store.select.i.i.i.i.i66.i172)
+  %966 = icmp eq ptr %965, null
+  br i1 %966, label %then.i.i.i69.i175, label %merge7.i.i.i.i.i67.i173
 
 merge7.i.i.i.i.i67.i173:                          ; preds = %merge.i.i.i.i.i64.i170
-  store ptr %967, ptr %0, align 8
+  store ptr %965, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i66.i172, ptr %10, align 8
   %.pre10.i.i.i.i68.i174 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i63.i149"
 
 "$Vector.push.86.exit.thread.i.i.i63.i149":       ; preds = %merge7.i.i.i.i.i67.i173, %"$JsonWriter.integer_field.exit60.i146"
-  %969 = phi i64 [ %.pre10.i.i.i.i68.i174, %merge7.i.i.i.i.i67.i173 ], [ %963, %"$JsonWriter.integer_field.exit60.i146" ]
-  %970 = phi ptr [ %967, %merge7.i.i.i.i.i67.i173 ], [ %.pre.i.i.i.i62.i148, %"$JsonWriter.integer_field.exit60.i146" ]
-  %971 = getelementptr i8, ptr %970, i64 %969
-  store i8 58, ptr %971, align 1
-  %972 = load i64, ptr %7, align 8
-  %973 = add i64 %972, 1
-  store i64 %973, ptr %7, align 8
+  %967 = phi i64 [ %.pre10.i.i.i.i68.i174, %merge7.i.i.i.i.i67.i173 ], [ %961, %"$JsonWriter.integer_field.exit60.i146" ]
+  %968 = phi ptr [ %965, %merge7.i.i.i.i.i67.i173 ], [ %.pre.i.i.i.i62.i148, %"$JsonWriter.integer_field.exit60.i146" ]
+  %969 = getelementptr i8, ptr %968, i64 %967
+  store i8 58, ptr %969, align 1
+  %970 = load i64, ptr %7, align 8
+  %971 = add i64 %970, 1
+  store i64 %971, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit70.i150"
 
 then.i.i.i69.i175:                                ; preds = %merge.i.i.i.i.i64.i170
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit70.i150"
 
 "$JsonWriter.integer_field.exit70.i150":          ; preds = %then.i.i.i69.i175, %"$Vector.push.86.exit.thread.i.i.i63.i149"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %895)
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.607")
-  %974 = load i64, ptr %7, align 8
-  %975 = add i64 %974, 1
-  %976 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i151 = icmp slt i64 %976, %975
+  %972 = load i64, ptr %7, align 8
+  %973 = add i64 %972, 1
+  %974 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i71.i151 = icmp slt i64 %974, %973
   %.pre.i.i.i.i72.i152 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i71.i151, label %merge.i.i.i.i.i74.i164, label %"$Vector.push.86.exit.thread.i.i.i73.i153"
 
 merge.i.i.i.i.i74.i164:                           ; preds = %"$JsonWriter.integer_field.exit70.i150"
-  %977 = shl i64 %976, 1
-  %spec.select.i.i.i.i.i75.i165 = call i64 @llvm.smax.i64(i64 %977, i64 %975)
+  %975 = shl i64 %974, 1
+  %spec.select.i.i.i.i.i75.i165 = call i64 @llvm.smax.i64(i64 %975, i64 %973)
   %spec.store.select.i.i.i.i.i76.i166 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i165, i64 8)
-  %978 = call ptr @realloc(ptr %.pre.i.i.i.i72.i152, i64 %spec.store.select.i.i.i.i.i76.i166)
-  %979 = icmp eq ptr %978, null
-  br i1 %979, label %then.i.i.i79.i169, label %merge7.i.i.i.i.i77.i167
+  %976 = call ptr @realloc(ptr %.pre.i.i.i.i72.i152, i64 %spec.store.select.i.i.i.i.i76.i166)
+  %977 = icmp eq ptr %976, null
+  br i1 %977, label %then.i.i.i79.i169, label %merge7.i.i.i.i.i77.i167
 
 merge7.i.i.i.i.i77.i167:                          ; preds = %merge.i.i.i.i.i74.i164
-  store ptr %978, ptr %0, align 8
+  store ptr %976, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i76.i166, ptr %10, align 8
   %.pre10.i.i.i.i78.i168 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i73.i153"
 
 "$Vector.push.86.exit.thread.i.i.i73.i153":       ; preds = %merge7.i.i.i.i.i77.i167, %"$JsonWriter.integer_field.exit70.i150"
-  %980 = phi i64 [ %.pre10.i.i.i.i78.i168, %merge7.i.i.i.i.i77.i167 ], [ %974, %"$JsonWriter.integer_field.exit70.i150" ]
-  %981 = phi ptr [ %978, %merge7.i.i.i.i.i77.i167 ], [ %.pre.i.i.i.i72.i152, %"$JsonWriter.integer_field.exit70.i150" ]
-  %982 = getelementptr i8, ptr %981, i64 %980
-  store i8 58, ptr %982, align 1
-  %983 = load i64, ptr %7, align 8
-  %984 = add i64 %983, 1
-  store i64 %984, ptr %7, align 8
+  %978 = phi i64 [ %.pre10.i.i.i.i78.i168, %merge7.i.i.i.i.i77.i167 ], [ %972, %"$JsonWriter.integer_field.exit70.i150" ]
+  %979 = phi ptr [ %976, %merge7.i.i.i.i.i77.i167 ], [ %.pre.i.i.i.i72.i152, %"$JsonWriter.integer_field.exit70.i150" ]
+  %980 = getelementptr i8, ptr %979, i64 %978
+  store i8 58, ptr %980, align 1
+  %981 = load i64, ptr %7, align 8
+  %982 = add i64 %981, 1
+  store i64 %982, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit80.i154"
 
 then.i.i.i79.i169:                                ; preds = %merge.i.i.i.i.i74.i164
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$JsonWriter.integer_field.exit80.i154"
 
 "$JsonWriter.integer_field.exit80.i154":          ; preds = %then.i.i.i79.i169, %"$Vector.push.86.exit.thread.i.i.i73.i153"
   store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %896)
-  %985 = load i64, ptr %7, align 8
-  %986 = add i64 %985, 1
-  %987 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i155 = icmp slt i64 %987, %986
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %894)
+  %983 = load i64, ptr %7, align 8
+  %984 = add i64 %983, 1
+  %985 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i81.i155 = icmp slt i64 %985, %984
   %.pre.i.i.i.i82.i156 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i81.i155, label %merge.i.i.i.i.i84.i158, label %"$Vector.push.86.exit.thread.i.i.i83.i157"
 
 merge.i.i.i.i.i84.i158:                           ; preds = %"$JsonWriter.integer_field.exit80.i154"
-  %988 = shl i64 %987, 1
-  %spec.select.i.i.i.i.i85.i159 = call i64 @llvm.smax.i64(i64 %988, i64 %986)
+  %986 = shl i64 %985, 1
+  %spec.select.i.i.i.i.i85.i159 = call i64 @llvm.smax.i64(i64 %986, i64 %984)
   %spec.store.select.i.i.i.i.i86.i160 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i159, i64 8)
-  %989 = call ptr @realloc(ptr %.pre.i.i.i.i82.i156, i64 %spec.store.select.i.i.i.i.i86.i160)
-  %990 = icmp eq ptr %989, null
-  br i1 %990, label %then.i.i.i89.i163, label %merge7.i.i.i.i.i87.i161
+  %987 = call ptr @realloc(ptr %.pre.i.i.i.i82.i156, i64 %spec.store.select.i.i.i.i.i86.i160)
+  %988 = icmp eq ptr %987, null
+  br i1 %988, label %then.i.i.i89.i163, label %merge7.i.i.i.i.i87.i161
 
 merge7.i.i.i.i.i87.i161:                          ; preds = %merge.i.i.i.i.i84.i158
-  store ptr %989, ptr %0, align 8
+  store ptr %987, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i86.i160, ptr %10, align 8
   %.pre10.i.i.i.i88.i162 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i83.i157"
 
 "$Vector.push.86.exit.thread.i.i.i83.i157":       ; preds = %merge7.i.i.i.i.i87.i161, %"$JsonWriter.integer_field.exit80.i154"
-  %991 = phi i64 [ %.pre10.i.i.i.i88.i162, %merge7.i.i.i.i.i87.i161 ], [ %985, %"$JsonWriter.integer_field.exit80.i154" ]
-  %992 = phi ptr [ %989, %merge7.i.i.i.i.i87.i161 ], [ %.pre.i.i.i.i82.i156, %"$JsonWriter.integer_field.exit80.i154" ]
-  %993 = getelementptr i8, ptr %992, i64 %991
-  store i8 125, ptr %993, align 1
-  %994 = load i64, ptr %7, align 8
-  %995 = add i64 %994, 1
-  store i64 %995, ptr %7, align 8
+  %989 = phi i64 [ %.pre10.i.i.i.i88.i162, %merge7.i.i.i.i.i87.i161 ], [ %983, %"$JsonWriter.integer_field.exit80.i154" ]
+  %990 = phi ptr [ %987, %merge7.i.i.i.i.i87.i161 ], [ %.pre.i.i.i.i82.i156, %"$JsonWriter.integer_field.exit80.i154" ]
+  %991 = getelementptr i8, ptr %990, i64 %989
+  store i8 125, ptr %991, align 1
+  %992 = load i64, ptr %7, align 8
+  %993 = add i64 %992, 1
+  store i64 %993, ptr %7, align 8
   br label %"$write_rank.exit"
 
 then.i.i.i89.i163:                                ; preds = %merge.i.i.i.i.i84.i158
-  store i8 1, ptr %879, align 1
+  store i8 1, ptr %877, align 1
   br label %"$write_rank.exit"
 
 "$write_rank.exit":                               ; preds = %"$Vector.push.86.exit.thread.i.i.i83.i157", %then.i.i.i89.i163
@@ -42796,79 +42769,79 @@ then.i.i.i89.i163:                                ; preds = %merge.i.i.i.i.i84.i
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$write_rank.exit", %"$JsonWriter.key.exit"
-  %996 = load i64, ptr %7, align 8
-  %997 = add i64 %996, 1
-  %998 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i196 = icmp slt i64 %998, %997
+  %994 = load i64, ptr %7, align 8
+  %995 = add i64 %994, 1
+  %996 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i196 = icmp slt i64 %996, %995
   %.pre.i.i.i.i197 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i196, label %merge.i.i.i.i.i199, label %"$Vector.push.86.exit.thread.i.i.i198"
 
 merge.i.i.i.i.i199:                               ; preds = %merge
-  %999 = shl i64 %998, 1
-  %spec.select.i.i.i.i.i200 = call i64 @llvm.smax.i64(i64 %999, i64 %997)
+  %997 = shl i64 %996, 1
+  %spec.select.i.i.i.i.i200 = call i64 @llvm.smax.i64(i64 %997, i64 %995)
   %spec.store.select.i.i.i.i.i201 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i200, i64 8)
-  %1000 = call ptr @realloc(ptr %.pre.i.i.i.i197, i64 %spec.store.select.i.i.i.i.i201)
-  %1001 = icmp eq ptr %1000, null
-  br i1 %1001, label %then.i.i.i204, label %merge7.i.i.i.i.i202
+  %998 = call ptr @realloc(ptr %.pre.i.i.i.i197, i64 %spec.store.select.i.i.i.i.i201)
+  %999 = icmp eq ptr %998, null
+  br i1 %999, label %then.i.i.i204, label %merge7.i.i.i.i.i202
 
 merge7.i.i.i.i.i202:                              ; preds = %merge.i.i.i.i.i199
-  store ptr %1000, ptr %0, align 8
+  store ptr %998, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i201, ptr %10, align 8
   %.pre10.i.i.i.i203 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i198"
 
 "$Vector.push.86.exit.thread.i.i.i198":           ; preds = %merge7.i.i.i.i.i202, %merge
-  %1002 = phi i64 [ %.pre10.i.i.i.i203, %merge7.i.i.i.i.i202 ], [ %996, %merge ]
-  %1003 = phi ptr [ %1000, %merge7.i.i.i.i.i202 ], [ %.pre.i.i.i.i197, %merge ]
-  %1004 = getelementptr i8, ptr %1003, i64 %1002
-  store i8 93, ptr %1004, align 1
-  %1005 = load i64, ptr %7, align 8
-  %1006 = add i64 %1005, 1
-  store i64 %1006, ptr %7, align 8
+  %1000 = phi i64 [ %.pre10.i.i.i.i203, %merge7.i.i.i.i.i202 ], [ %994, %merge ]
+  %1001 = phi ptr [ %998, %merge7.i.i.i.i.i202 ], [ %.pre.i.i.i.i197, %merge ]
+  %1002 = getelementptr i8, ptr %1001, i64 %1000
+  store i8 93, ptr %1002, align 1
+  %1003 = load i64, ptr %7, align 8
+  %1004 = add i64 %1003, 1
+  store i64 %1004, ptr %7, align 8
   br label %"$JsonWriter.end_array.exit"
 
 then.i.i.i204:                                    ; preds = %merge.i.i.i.i.i199
-  %1007 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1007, align 1
+  %1005 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1005, align 1
   %.pre = load i64, ptr %7, align 8
   br label %"$JsonWriter.end_array.exit"
 
 "$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.86.exit.thread.i.i.i198", %then.i.i.i204
-  %1008 = phi i64 [ %1006, %"$Vector.push.86.exit.thread.i.i.i198" ], [ %.pre, %then.i.i.i204 ]
+  %1006 = phi i64 [ %1004, %"$Vector.push.86.exit.thread.i.i.i198" ], [ %.pre, %then.i.i.i204 ]
   store i8 1, ptr %21, align 1
-  %1009 = add i64 %1008, 1
-  %1010 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i205 = icmp slt i64 %1010, %1009
+  %1007 = add i64 %1006, 1
+  %1008 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i205 = icmp slt i64 %1008, %1007
   %.pre.i.i.i.i206 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i205, label %merge.i.i.i.i.i208, label %"$Vector.push.86.exit.thread.i.i.i207"
 
 merge.i.i.i.i.i208:                               ; preds = %"$JsonWriter.end_array.exit"
-  %1011 = shl i64 %1010, 1
-  %spec.select.i.i.i.i.i209 = call i64 @llvm.smax.i64(i64 %1011, i64 %1009)
+  %1009 = shl i64 %1008, 1
+  %spec.select.i.i.i.i.i209 = call i64 @llvm.smax.i64(i64 %1009, i64 %1007)
   %spec.store.select.i.i.i.i.i210 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i209, i64 8)
-  %1012 = call ptr @realloc(ptr %.pre.i.i.i.i206, i64 %spec.store.select.i.i.i.i.i210)
-  %1013 = icmp eq ptr %1012, null
-  br i1 %1013, label %then.i.i.i213, label %merge7.i.i.i.i.i211
+  %1010 = call ptr @realloc(ptr %.pre.i.i.i.i206, i64 %spec.store.select.i.i.i.i.i210)
+  %1011 = icmp eq ptr %1010, null
+  br i1 %1011, label %then.i.i.i213, label %merge7.i.i.i.i.i211
 
 merge7.i.i.i.i.i211:                              ; preds = %merge.i.i.i.i.i208
-  store ptr %1012, ptr %0, align 8
+  store ptr %1010, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i210, ptr %10, align 8
   %.pre10.i.i.i.i212 = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i207"
 
 "$Vector.push.86.exit.thread.i.i.i207":           ; preds = %merge7.i.i.i.i.i211, %"$JsonWriter.end_array.exit"
-  %1014 = phi i64 [ %.pre10.i.i.i.i212, %merge7.i.i.i.i.i211 ], [ %1008, %"$JsonWriter.end_array.exit" ]
-  %1015 = phi ptr [ %1012, %merge7.i.i.i.i.i211 ], [ %.pre.i.i.i.i206, %"$JsonWriter.end_array.exit" ]
-  %1016 = getelementptr i8, ptr %1015, i64 %1014
-  store i8 125, ptr %1016, align 1
-  %1017 = load i64, ptr %7, align 8
-  %1018 = add i64 %1017, 1
-  store i64 %1018, ptr %7, align 8
+  %1012 = phi i64 [ %.pre10.i.i.i.i212, %merge7.i.i.i.i.i211 ], [ %1006, %"$JsonWriter.end_array.exit" ]
+  %1013 = phi ptr [ %1010, %merge7.i.i.i.i.i211 ], [ %.pre.i.i.i.i206, %"$JsonWriter.end_array.exit" ]
+  %1014 = getelementptr i8, ptr %1013, i64 %1012
+  store i8 125, ptr %1014, align 1
+  %1015 = load i64, ptr %7, align 8
+  %1016 = add i64 %1015, 1
+  store i64 %1016, ptr %7, align 8
   br label %"$JsonWriter.end_object.exit"
 
 then.i.i.i213:                                    ; preds = %merge.i.i.i.i.i208
-  %1019 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1019, align 1
+  %1017 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1017, align 1
   br label %"$JsonWriter.end_object.exit"
 
 "$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.86.exit.thread.i.i.i207", %then.i.i.i213
@@ -44836,7 +44809,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi39
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !93
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !90
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -44861,7 +44834,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !94
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !91
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa36 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -44986,7 +44959,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !95
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !92
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
@@ -45312,7 +45285,7 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter52.next = add i64 %epil.iter52, 1
   %epil.iter52.cmp.not = icmp eq i64 %epil.iter52.next, %xtraiter51
-  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !96
+  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !93
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
@@ -45620,7 +45593,7 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !97
+  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !94
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
   %481 = getelementptr i8, ptr %24, i64 7876
@@ -47458,17 +47431,17 @@ then.i.i:                                         ; preds = %merge
   %37 = getelementptr i8, ptr %25, i64 8928
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6480
-  %40 = load ptr, ptr %39, align 8, !noalias !98
+  %40 = load ptr, ptr %39, align 8, !noalias !95
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !98
+  %42 = load i32, ptr %41, align 4, !noalias !95
   %43 = getelementptr i8, ptr %25, i64 6496
-  %44 = load i32, ptr %43, align 4, !noalias !98
+  %44 = load i32, ptr %43, align 4, !noalias !95
   %45 = getelementptr i8, ptr %25, i64 7164
-  %46 = load i32, ptr %45, align 4, !noalias !98
+  %46 = load i32, ptr %45, align 4, !noalias !95
   %47 = getelementptr i8, ptr %25, i64 6492
-  %48 = load i32, ptr %47, align 4, !noalias !98
+  %48 = load i32, ptr %47, align 4, !noalias !95
   %49 = getelementptr i8, ptr %25, i64 10320
-  %50 = load i32, ptr %49, align 4, !noalias !98
+  %50 = load i32, ptr %49, align 4, !noalias !95
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -48396,8 +48369,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %402 = load i32, ptr %47, align 4, !noalias !101
-  %403 = load i32, ptr %49, align 4, !noalias !101
+  %402 = load i32, ptr %47, align 4, !noalias !98
+  %403 = load i32, ptr %49, align 4, !noalias !98
   %.val63.i.i = load i32, ptr %157, align 4
   %.val64.i.i = load i32, ptr %134, align 4
   %404 = add i32 %402, -2
@@ -49484,7 +49457,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %93 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !104
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !101
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -49631,7 +49604,7 @@ forbody.i.i32.i.i.epil:                           ; preds = %merge1.i.i30.i.i.lo
   %148 = add nuw nsw i64 %i.013.i.i33.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
-  br i1 %epil.iter2.cmp.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil, !llvm.loop !105
+  br i1 %epil.iter2.cmp.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil, !llvm.loop !102
 
 merge1.i.i30.i.i:                                 ; preds = %merge1.i.i30.i.i.loopexit.unr-lcssa, %forbody.i.i32.i.i.epil, %merge.i.i28.i.i
   call void @free(ptr %.pre.i.i29.i.i)
@@ -51457,7 +51430,7 @@ forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !106
+  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !103
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %488, %forbody.i.i.i.i.i.i.i.epil ]
@@ -51663,7 +51636,7 @@ forbody.i35.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i37.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.epil, 1
   %epil.iter105.next = add i64 %epil.iter105, 1
   %epil.iter105.cmp.not = icmp eq i64 %epil.iter105.next, %xtraiter104
-  br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !107
+  br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !104
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa96.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %574, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
@@ -56705,7 +56678,7 @@ forbody.i.epil:                                   ; preds = %"$groups.create.exi
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter111
-  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !108
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !105
 
 "$groups.create.exit":                            ; preds = %"$groups.create.exit.loopexit.unr-lcssa", %forbody.i.epil, %merge8.thread, %merge8
   %80 = getelementptr i8, ptr %0, i64 24
@@ -57415,20 +57388,20 @@ merge18.i:                                        ; preds = %then15.i
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
   %195 = getelementptr i8, ptr %.val57, i64 376
   %196 = load i32, ptr %195, align 4
-  %197 = load ptr, ptr %.val57, align 8, !noalias !109
+  %197 = load ptr, ptr %.val57, align 8, !noalias !106
   %198 = getelementptr i8, ptr %.val57, i64 172
-  %199 = load i32, ptr %198, align 4, !noalias !112
+  %199 = load i32, ptr %198, align 4, !noalias !109
   %200 = getelementptr i8, ptr %.val57, i64 324
-  %201 = load i32, ptr %200, align 4, !noalias !109
+  %201 = load i32, ptr %200, align 4, !noalias !106
   %202 = getelementptr i8, ptr %197, i64 92
-  %203 = load i32, ptr %202, align 4, !noalias !109
+  %203 = load i32, ptr %202, align 4, !noalias !106
   %204 = getelementptr i8, ptr %.val57, i64 208
-  %205 = load i32, ptr %204, align 4, !noalias !109
+  %205 = load i32, ptr %204, align 4, !noalias !106
   %206 = getelementptr i8, ptr %197, i64 104
-  %layout.val.val.i.i = load i32, ptr %206, align 4, !noalias !109
+  %layout.val.val.i.i = load i32, ptr %206, align 4, !noalias !106
   %207 = sdiv i32 %layout.val.val.i.i, %199
   %208 = getelementptr i8, ptr %197, i64 108
-  %209 = load i32, ptr %208, align 4, !noalias !109
+  %209 = load i32, ptr %208, align 4, !noalias !106
   %210 = getelementptr i8, ptr %0, i64 2024
   store i32 %201, ptr %210, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2028
@@ -57567,7 +57540,7 @@ forbody:                                          ; preds = %entry, %forbody
   %indvars.iv = phi i64 [ 0, %entry ], [ 1, %forbody ]
   %13 = getelementptr %13, ptr %3, i64 %indvars.iv
   %14 = load i64, ptr %1, align 8
-  %15 = load i64, ptr %5, align 8, !noalias !115
+  %15 = load i64, ptr %5, align 8, !noalias !112
   %16 = add i64 %14, -1
   %17 = add i64 %16, %15
   %18 = sdiv i64 %17, %14
@@ -57656,7 +57629,7 @@ forbody:                                          ; preds = %entry, %forbody
   tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %87 = load i32, ptr %6, align 4, !noalias !118
+  %87 = load i32, ptr %6, align 4, !noalias !115
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
@@ -57734,8 +57707,8 @@ forbody:                                          ; preds = %entry, %forbody
   %147 = getelementptr i8, ptr %85, i64 %146
   %148 = getelementptr i8, ptr %13, i64 432
   store ptr %147, ptr %148, align 8
-  %149 = load i64, ptr %5, align 8, !noalias !121
-  %150 = load i64, ptr %1, align 8, !noalias !121
+  %149 = load i64, ptr %5, align 8, !noalias !118
+  %150 = load i64, ptr %1, align 8, !noalias !118
   %151 = add i64 %149, -1
   %152 = add i64 %151, %150
   %153 = sdiv i64 %152, %150
@@ -57789,23 +57762,23 @@ entry:
   %bytes = alloca i64, align 8
   %layout = alloca %101, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !124
+  %4 = load ptr, ptr %1, align 8, !noalias !121
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !124
+  %6 = load ptr, ptr %5, align 8, !noalias !121
   %7 = getelementptr i8, ptr %1, i64 172
-  %8 = load i32, ptr %7, align 4, !noalias !124
+  %8 = load i32, ptr %7, align 4, !noalias !121
   %9 = getelementptr i8, ptr %1, i64 216
-  %10 = load i32, ptr %9, align 4, !noalias !124
+  %10 = load i32, ptr %9, align 4, !noalias !121
   %11 = getelementptr i8, ptr %1, i64 336
-  %12 = load i8, ptr %11, align 1, !noalias !124
+  %12 = load i8, ptr %11, align 1, !noalias !121
   %13 = getelementptr i8, ptr %1, i64 324
-  %14 = load i32, ptr %13, align 4, !noalias !124
+  %14 = load i32, ptr %13, align 4, !noalias !121
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 753
-  %17 = load i8, ptr %16, align 1, !noalias !124
+  %17 = load i8, ptr %16, align 1, !noalias !121
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
@@ -57997,7 +57970,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %83, align 4
   %index.next = add nuw i64 %index, 32
   %84 = icmp eq i64 %index.next, %n.vec
-  br i1 %84, label %middle.block, label %vector.body, !llvm.loop !127
+  br i1 %84, label %middle.block, label %vector.body, !llvm.loop !124
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -58034,7 +58007,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %91, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !128
+  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !125
 
 then.i104:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %92 = getelementptr i8, ptr %0, i64 48
@@ -58109,7 +58082,7 @@ forbody.lr.ph.i.i:                                ; preds = %merge6.i.i
 forbody.i21.i:                                    ; preds = %merge21.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i22.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i23.i, %merge21.i.i ]
   %127 = load ptr, ptr %46, align 8
-  %128 = getelementptr %39, ptr %127, i64 %indvars.iv.i22.i
+  %128 = getelementptr %38, ptr %127, i64 %indvars.iv.i22.i
   %129 = load ptr, ptr %placer.i, align 8
   %130 = load ptr, ptr %129, align 8
   %131 = getelementptr i8, ptr %128, i64 8
@@ -58674,7 +58647,7 @@ forbody.i.i117:                                   ; preds = %merge19.i.i, %forbo
   %354 = trunc nuw nsw i64 %indvars.iv.i.i118 to i32
   store i32 %354, ptr %.sroa.64.0.placer.sroa_idx.i, align 8
   %355 = load ptr, ptr %46, align 8
-  %356 = getelementptr %39, ptr %355, i64 %indvars.iv.i.i118
+  %356 = getelementptr %38, ptr %355, i64 %indvars.iv.i.i118
   %357 = load i32, ptr %.sroa.5.0.layout.sroa_idx, align 4
   %358 = load ptr, ptr %layout, align 8
   %359 = getelementptr i8, ptr %358, i64 84
@@ -59740,7 +59713,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load20, %vec.phi17
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !129
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !126
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -59763,7 +59736,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !130
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !127
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -59939,7 +59912,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %30 = mul <4 x i64> %26, %vec.phi32
   %index.next = add nuw i64 %index, 16
   %31 = icmp eq i64 %index.next, %n.vec
-  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !131
+  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !128
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %28, %27
@@ -59963,7 +59936,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %35 = mul i64 %.fr20, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !132
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !129
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %32, %middle.block ], [ %35, %forbody.i ]
@@ -60137,7 +60110,7 @@ entry:
   store ptr %16, ptr %.sroa.531.0..sroa_idx, align 8
   %.sroa.632.0..sroa_idx = getelementptr i8, ptr %0, i64 1904
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.632.0..sroa_idx, i8 0, i64 16, i1 false)
-  %19 = getelementptr i8, ptr %0, i64 1696
+  %19 = getelementptr i8, ptr %0, i64 1680
   %20 = load ptr, ptr %19, align 8
   %21 = getelementptr i8, ptr %0, i64 1920
   store i32 %.val16, ptr %21, align 8
@@ -60518,7 +60491,7 @@ forbody.i.epil:                                   ; preds = %common.ret.loopexit
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !133
+  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !130
 
 common.ret:                                       ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil, %merge, %"$printable.clean.exit", %then
   %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge ], [ 0, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
@@ -60724,8 +60697,8 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody:                                          ; preds = %forbody.lr.ph, %merge5
   %indvars.iv = phi i64 [ 1, %forbody.lr.ph ], [ %indvars.iv.next, %merge5 ]
   call void @llvm.lifetime.start.p0(i64 52, ptr nonnull %plan.sroa.7.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !134
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !134
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !131
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !131
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(280) %.sroa.7.0.plan.sroa_idx, i8 0, i64 280, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
@@ -61314,7 +61287,7 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %98 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !137
+  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !134
 
 "$Trial.take_pages.exit.loopexit.i":              ; preds = %forbody.i.i.epil, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa"
   %.pre.i = load i32, ptr %17, align 4
@@ -61523,7 +61496,7 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   %228 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
-  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !138
+  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !135
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
@@ -63233,17 +63206,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 6480
-  %75 = load ptr, ptr %74, align 8, !noalias !139
+  %75 = load ptr, ptr %74, align 8, !noalias !136
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !139
+  %77 = load i32, ptr %76, align 4, !noalias !136
   %78 = getelementptr i8, ptr %35, i64 6496
-  %79 = load i32, ptr %78, align 4, !noalias !139
+  %79 = load i32, ptr %78, align 4, !noalias !136
   %80 = getelementptr i8, ptr %35, i64 7164
-  %81 = load i32, ptr %80, align 4, !noalias !139
+  %81 = load i32, ptr %80, align 4, !noalias !136
   %82 = getelementptr i8, ptr %35, i64 6492
-  %83 = load i32, ptr %82, align 4, !noalias !139
+  %83 = load i32, ptr %82, align 4, !noalias !136
   %84 = getelementptr i8, ptr %35, i64 10320
-  %85 = load i32, ptr %84, align 4, !noalias !139
+  %85 = load i32, ptr %84, align 4, !noalias !136
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -63679,7 +63652,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !142
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !139
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -65112,113 +65085,110 @@ attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !30 = !{!31}
 !31 = distinct !{!31, !32, !"$normed: argument 0"}
 !32 = distinct !{!32, !"$normed"}
-!33 = !{!34}
-!34 = distinct !{!34, !35, !"$normed: argument 0"}
-!35 = distinct !{!35, !"$normed"}
-!36 = !{!37}
-!37 = distinct !{!37, !38, !"$share_of_normed: argument 0"}
-!38 = distinct !{!38, !"$share_of_normed"}
-!39 = !{!40}
-!40 = distinct !{!40, !41, !"$normed: argument 0"}
-!41 = distinct !{!41, !"$normed"}
-!42 = !{!43}
-!43 = distinct !{!43, !44, !"$activated: argument 0"}
-!44 = distinct !{!44, !"$activated"}
-!45 = !{!46}
-!46 = distinct !{!46, !47, !"$activated: argument 0"}
-!47 = distinct !{!47, !"$activated"}
-!48 = distinct !{!48, !1}
-!49 = distinct !{!49, !1}
-!50 = distinct !{!50, !51, !52}
-!51 = !{!"llvm.loop.isvectorized", i32 1}
-!52 = !{!"llvm.loop.unroll.runtime.disable"}
-!53 = distinct !{!53, !52, !51}
-!54 = distinct !{!54, !1}
-!55 = !{!56}
-!56 = distinct !{!56, !57, !"$ConfigReader.inside: argument 0"}
-!57 = distinct !{!57, !"$ConfigReader.inside"}
-!58 = distinct !{!58, !1}
-!59 = distinct !{!59, !1}
-!60 = distinct !{!60, !51, !52}
-!61 = distinct !{!61, !52, !51}
-!62 = distinct !{!62, !63}
-!63 = !{!"llvm.loop.peeled.count", i32 1}
-!64 = distinct !{!64, !51, !52}
-!65 = distinct !{!65, !52, !51}
-!66 = distinct !{!66, !51, !52}
-!67 = distinct !{!67, !52, !51}
-!68 = distinct !{!68, !51, !52}
-!69 = distinct !{!69, !52, !51}
-!70 = distinct !{!70, !1}
-!71 = !{}
+!33 = !{}
+!34 = !{!35}
+!35 = distinct !{!35, !36, !"$scattered_normed: argument 0"}
+!36 = distinct !{!36, !"$scattered_normed"}
+!37 = !{!38}
+!38 = distinct !{!38, !39, !"$normed: argument 0"}
+!39 = distinct !{!39, !"$normed"}
+!40 = !{!41}
+!41 = distinct !{!41, !42, !"$activated: argument 0"}
+!42 = distinct !{!42, !"$activated"}
+!43 = !{!44}
+!44 = distinct !{!44, !45, !"$activated: argument 0"}
+!45 = distinct !{!45, !"$activated"}
+!46 = distinct !{!46, !1}
+!47 = distinct !{!47, !1}
+!48 = distinct !{!48, !49, !50}
+!49 = !{!"llvm.loop.isvectorized", i32 1}
+!50 = !{!"llvm.loop.unroll.runtime.disable"}
+!51 = distinct !{!51, !50, !49}
+!52 = distinct !{!52, !1}
+!53 = !{!54}
+!54 = distinct !{!54, !55, !"$ConfigReader.inside: argument 0"}
+!55 = distinct !{!55, !"$ConfigReader.inside"}
+!56 = distinct !{!56, !1}
+!57 = distinct !{!57, !1}
+!58 = distinct !{!58, !49, !50}
+!59 = distinct !{!59, !50, !49}
+!60 = distinct !{!60, !61}
+!61 = !{!"llvm.loop.peeled.count", i32 1}
+!62 = distinct !{!62, !49, !50}
+!63 = distinct !{!63, !50, !49}
+!64 = distinct !{!64, !49, !50}
+!65 = distinct !{!65, !50, !49}
+!66 = distinct !{!66, !49, !50}
+!67 = distinct !{!67, !50, !49}
+!68 = distinct !{!68, !1}
+!69 = !{!70}
+!70 = distinct !{!70, !71, !"$Plan.layout: argument 0"}
+!71 = distinct !{!71, !"$Plan.layout"}
 !72 = !{!73}
-!73 = distinct !{!73, !74, !"$Plan.layout: argument 0"}
-!74 = distinct !{!74, !"$Plan.layout"}
-!75 = !{!76}
-!76 = distinct !{!76, !77, !"$Plan.cache: argument 0"}
-!77 = distinct !{!77, !"$Plan.cache"}
-!78 = !{!79, !76}
+!73 = distinct !{!73, !74, !"$Plan.cache: argument 0"}
+!74 = distinct !{!74, !"$Plan.cache"}
+!75 = !{!76, !73}
+!76 = distinct !{!76, !77, !"$Plan.layout: argument 0"}
+!77 = distinct !{!77, !"$Plan.layout"}
+!78 = !{!79}
 !79 = distinct !{!79, !80, !"$Plan.layout: argument 0"}
 !80 = distinct !{!80, !"$Plan.layout"}
 !81 = !{!82}
-!82 = distinct !{!82, !83, !"$Plan.layout: argument 0"}
-!83 = distinct !{!83, !"$Plan.layout"}
+!82 = distinct !{!82, !83, !"$BufferShape.output_shape: argument 0"}
+!83 = distinct !{!83, !"$BufferShape.output_shape"}
 !84 = !{!85}
-!85 = distinct !{!85, !86, !"$BufferShape.output_shape: argument 0"}
-!86 = distinct !{!86, !"$BufferShape.output_shape"}
+!85 = distinct !{!85, !86, !"$StepShape.for_decode: argument 0"}
+!86 = distinct !{!86, !"$StepShape.for_decode"}
 !87 = !{!88}
-!88 = distinct !{!88, !89, !"$StepShape.for_decode: argument 0"}
-!89 = distinct !{!89, !"$StepShape.for_decode"}
-!90 = !{!91}
-!91 = distinct !{!91, !92, !"$Plan.rank: argument 0"}
-!92 = distinct !{!92, !"$Plan.rank"}
-!93 = distinct !{!93, !51, !52}
-!94 = distinct !{!94, !52, !51}
-!95 = distinct !{!95, !1}
-!96 = distinct !{!96, !1}
-!97 = distinct !{!97, !1}
+!88 = distinct !{!88, !89, !"$Plan.rank: argument 0"}
+!89 = distinct !{!89, !"$Plan.rank"}
+!90 = distinct !{!90, !49, !50}
+!91 = distinct !{!91, !50, !49}
+!92 = distinct !{!92, !1}
+!93 = distinct !{!93, !1}
+!94 = distinct !{!94, !1}
+!95 = !{!96}
+!96 = distinct !{!96, !97, !"$Loop.limits: argument 0"}
+!97 = distinct !{!97, !"$Loop.limits"}
 !98 = !{!99}
 !99 = distinct !{!99, !100, !"$Loop.limits: argument 0"}
 !100 = distinct !{!100, !"$Loop.limits"}
-!101 = !{!102}
-!102 = distinct !{!102, !103, !"$Loop.limits: argument 0"}
-!103 = distinct !{!103, !"$Loop.limits"}
+!101 = distinct !{!101, !1}
+!102 = distinct !{!102, !1}
+!103 = distinct !{!103, !1}
 !104 = distinct !{!104, !1}
 !105 = distinct !{!105, !1}
-!106 = distinct !{!106, !1}
-!107 = distinct !{!107, !1}
-!108 = distinct !{!108, !1}
-!109 = !{!110}
-!110 = distinct !{!110, !111, !"$Plan.cache: argument 0"}
-!111 = distinct !{!111, !"$Plan.cache"}
-!112 = !{!113, !110}
-!113 = distinct !{!113, !114, !"$Plan.layout: argument 0"}
-!114 = distinct !{!114, !"$Plan.layout"}
+!106 = !{!107}
+!107 = distinct !{!107, !108, !"$Plan.cache: argument 0"}
+!108 = distinct !{!108, !"$Plan.cache"}
+!109 = !{!110, !107}
+!110 = distinct !{!110, !111, !"$Plan.layout: argument 0"}
+!111 = distinct !{!111, !"$Plan.layout"}
+!112 = !{!113}
+!113 = distinct !{!113, !114, !"$BufferShape.output_shape: argument 0"}
+!114 = distinct !{!114, !"$BufferShape.output_shape"}
 !115 = !{!116}
-!116 = distinct !{!116, !117, !"$BufferShape.output_shape: argument 0"}
-!117 = distinct !{!117, !"$BufferShape.output_shape"}
+!116 = distinct !{!116, !117, !"$StepShape.for_decode: argument 0"}
+!117 = distinct !{!117, !"$StepShape.for_decode"}
 !118 = !{!119}
-!119 = distinct !{!119, !120, !"$StepShape.for_decode: argument 0"}
-!120 = distinct !{!120, !"$StepShape.for_decode"}
+!119 = distinct !{!119, !120, !"$BufferShape.output_shape: argument 0"}
+!120 = distinct !{!120, !"$BufferShape.output_shape"}
 !121 = !{!122}
-!122 = distinct !{!122, !123, !"$BufferShape.output_shape: argument 0"}
-!123 = distinct !{!123, !"$BufferShape.output_shape"}
-!124 = !{!125}
-!125 = distinct !{!125, !126, !"$Plan.layout: argument 0"}
-!126 = distinct !{!126, !"$Plan.layout"}
-!127 = distinct !{!127, !51, !52}
-!128 = distinct !{!128, !52, !51}
-!129 = distinct !{!129, !51, !52}
-!130 = distinct !{!130, !52, !51}
-!131 = distinct !{!131, !51, !52}
-!132 = distinct !{!132, !52, !51}
-!133 = distinct !{!133, !1}
-!134 = !{!135}
-!135 = distinct !{!135, !136, !"$decode_plan: argument 0"}
-!136 = distinct !{!136, !"$decode_plan"}
-!137 = distinct !{!137, !1}
-!138 = distinct !{!138, !1}
-!139 = !{!140}
-!140 = distinct !{!140, !141, !"$Loop.limits: argument 0"}
-!141 = distinct !{!141, !"$Loop.limits"}
-!142 = distinct !{!142, !1}
+!122 = distinct !{!122, !123, !"$Plan.layout: argument 0"}
+!123 = distinct !{!123, !"$Plan.layout"}
+!124 = distinct !{!124, !49, !50}
+!125 = distinct !{!125, !50, !49}
+!126 = distinct !{!126, !49, !50}
+!127 = distinct !{!127, !50, !49}
+!128 = distinct !{!128, !49, !50}
+!129 = distinct !{!129, !50, !49}
+!130 = distinct !{!130, !1}
+!131 = !{!132}
+!132 = distinct !{!132, !133, !"$decode_plan: argument 0"}
+!133 = distinct !{!133, !"$decode_plan"}
+!134 = distinct !{!134, !1}
+!135 = distinct !{!135, !1}
+!136 = !{!137}
+!137 = distinct !{!137, !138, !"$Loop.limits: argument 0"}
+!138 = distinct !{!138, !"$Loop.limits"}
+!139 = distinct !{!139, !1}
