@@ -150,6 +150,10 @@ local terra gather_shares(
   return C.GLM_OK
 end
 
+local terra meet(self : &Rank, rows : &Rows, message : &C.glm_message) : int32
+  return gather_shares(self, rows, outside_layers, 0, false, message)
+end
+
 local terra linear(
   self : &Rank,
   rows : &Rows,
@@ -506,7 +510,7 @@ terra forward.step(self : &Rank, plan : &StepPlan, message : &C.glm_message) : i
     attended = self.buffers.attended,
     logit_rows = self.inputs.logit_rows,
   }
-  try(gather_shares(self, &rows, outside_layers, 0, false, message))
+  try(meet(self, &rows, message))
   try(embed(self, &rows, message))
   for layer = 0, self.config.num_layers do
     var w = &self.weights.layers[layer]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests import shapes
-from tests.native.calls import add_norm, as_activation, scattered_add_norm
+from tests.native.calls import add_norm, as_activation, outputs, scattered_add_norm
 from tests.native.ranks import on_ranks
 from tools.bindings.backend import BackendError, constants, structs
 
@@ -113,6 +113,29 @@ def test_scattered_rows_fewer_than_ranks_are_refused(backend, world_size):
             scattered_add_norm(device, rows, rows, np.ones(8), 1e-5, count)
 
     on_ranks(backend, world_size, work)
+
+
+def test_codes_of_scattered_rows_in_memory_of_one_rank_are_refused(backend):
+    """Other ranks write them, at the same place of their memory."""
+    if backend.kind == "cpu":
+        pytest.skip("the CPU device writes its own memory alone")
+    shape, text = (4, 8), "codes: expected memory that group_bind was given, got other memory"
+
+    def work(device, _):
+        with pytest.raises(BackendError, match=text):
+            device.run(
+                "reduce_add_norm_quantise",
+                num_tokens=shape[0],
+                hidden_size=shape[1],
+                epsilon=1e-5,
+                is_scattered=1,
+                residual=device.activation(np.zeros(shape)),
+                delta=device.activation(np.zeros(shape)),
+                weight=device.place(np.ones(shape[1], np.float32)),
+                output=outputs(device, shape, plain=False, quantised=True)[0],
+            )
+
+    on_ranks(backend, 2, work)
 
 
 @pytest.mark.parametrize("world_size", WORLDS)

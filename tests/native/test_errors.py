@@ -193,6 +193,16 @@ def test_negative_numbers_of_tokens(device):
         device.run("linear", num_tokens=-1, matrix=placed.pointer)
 
 
+@pytest.mark.parametrize("part", [-1, 3])
+def test_parts_of_unknown_sums(device, part):
+    placed, _ = op.matrix(device, np.zeros((4, 3)), F32)
+    text = f"part_of_sum: expected 0 to 2, got {part}"
+    with invalid(f"linear: {text}"):
+        device.run("linear", num_tokens=1, matrix=placed.pointer, part_of_sum=part)
+    with invalid(f"experts: {text}"):
+        device.run("experts", num_tokens=1, top_k=1, part_of_sum=part)
+
+
 def test_an_error_leaves_the_device_usable(device):
     placed, _ = op.matrix(device, np.eye(3), F32)
     with invalid("plain"):

@@ -20,6 +20,17 @@ RankGroup* group_of(glm_device& device, const char* where) {
   return nullptr;
 }
 
+void gather_array(glm_device& device, const char* where, int64_t num_rows,
+                  const glm_gathered& array) {
+  RankGroup* group = group_of(device, where);
+  RankGroup alone(1);
+  std::string problem;
+  const glm_status status =
+      (group == nullptr ? &alone : group)
+          ->all_gather(device.rank, num_rows, array, &problem);
+  finish(where, status, problem);
+}
+
 }
 
 void group_bind(glm_device& device, void* memory, int64_t bytes) {
@@ -37,21 +48,6 @@ void reduce(glm_device& device, const char* where, float* data, int64_t count) {
   const glm_status status =
       group->all_reduce(device.rank, data, count, &problem);
   finish(where, status, problem);
-}
-
-namespace {
-
-void gather_array(glm_device& device, const char* where, int64_t num_rows,
-                  const glm_gathered& array) {
-  RankGroup* group = group_of(device, where);
-  RankGroup alone(1);
-  std::string problem;
-  const glm_status status =
-      (group == nullptr ? &alone : group)
-          ->all_gather(device.rank, num_rows, array, &problem);
-  finish(where, status, problem);
-}
-
 }
 
 void all_gather(glm_device& device, const glm_all_gather_args& args) {

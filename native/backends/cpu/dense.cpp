@@ -193,17 +193,6 @@ void add_norm(glm_device& device,
   plain.copy_plain();
 }
 
-template <typename Element>
-void gather_rows(glm_device& device, const std::vector<Element>& own,
-                 int64_t rows_each, int64_t count, Element* output) {
-  std::vector<Element> every(own.size() *
-                             static_cast<size_t>(device.world_size));
-  const auto row_bytes =
-      static_cast<int64_t>(own.size() * sizeof(Element)) / rows_each;
-  all_gather(device, {rows_each, 1, {{row_bytes, own.data(), every.data()}}});
-  std::copy_n(every.begin(), count, output);
-}
-
 void add_norm_of_rank(glm_device& device,
                       glm_reduce_add_norm_quantise_args args) {
   const int64_t width = args.hidden_size;
@@ -226,8 +215,15 @@ void add_norm_of_rank(glm_device& device,
   args.delta = delta == nullptr ? nullptr : own.data();
   add_norm(device, args);
   if (output.codes == nullptr) return;
-  gather_rows(device, codes, rows_each, num_rows * width, output.codes);
-  gather_rows(device, row_scale, rows_each, num_rows, output.row_scale);
+  const auto num_ranks = static_cast<size_t>(device.world_size);
+  std::vector<uint8_t> every_code(codes.size() * num_ranks);
+  std::vector<float> every_scale(row_scale.size() * num_ranks);
+  all_gather(device, {rows_each,
+                      2,
+                      {{width, codes.data(), every_code.data()},
+                       {sizeof(float), row_scale.data(), every_scale.data()}}});
+  std::copy_n(every_code.begin(), num_rows * width, output.codes);
+  std::copy_n(every_scale.begin(), num_rows, output.row_scale);
 }
 
 }

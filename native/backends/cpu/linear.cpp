@@ -55,6 +55,8 @@ void linear_result(glm_device& device, const char* where, int64_t tokens,
 void linear(glm_device& device, const glm_linear_args& args) {
   const char* where = "linear";
   expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(where, "part_of_sum", GLM_NO_PART_OF_SUM,
+               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
   expect_matrix(where, "matrix", args.matrix, GLM_MATRIX_LINEAR);
   if (args.num_tokens == 0) return;
   expect_activation(where, *args.matrix, args.input);

@@ -41,6 +41,8 @@ Stacked stacked(const glm_matrix& matrix, int64_t num_experts, int64_t stride,
 
 void expect_experts(const glm_experts_args& args) {
   expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(kExperts, "part_of_sum", GLM_NO_PART_OF_SUM,
+               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
   expect_range(kExperts, "top_k", 1, INT32_MAX, args.top_k);
   expect_local_experts(kExperts, INT32_MAX, args);
   expect_matrix(kExperts, "gate_up", args.gate_up, GLM_MATRIX_GATE_UP);

@@ -39,8 +39,9 @@ int64_t region_bytes(const RegionShape& shape, int64_t hidden_size) {
 }
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
-                          bool is_part_of_sum, const PartOfSum& part) {
-  if (rank == nullptr || !is_part_of_sum) return {};
+                          int32_t part_of_sum, PartOfSum part) {
+  if (rank == nullptr || part_of_sum == GLM_NO_PART_OF_SUM) return {};
+  part.is_scattered = part_of_sum == GLM_PART_OF_SCATTERED_SUM;
   return rank->reserve_exchange(where, part);
 }
 
@@ -113,18 +114,28 @@ int64_t PeerRank::distance_to(int32_t peer) const {
   return at(peer, region_) - region_;
 }
 
-Exchange PeerRank::scattered_without_sum(const char* where) const {
+Exchange PeerRank::exchange_between_ranks(const char* where,
+                                          bool is_scattered) const {
   expect_bound(where);
   Exchange exchange = {};
   exchange.rank = rank_;
-  exchange.is_scattered = true;
+  exchange.is_scattered = is_scattered;
   for (int32_t peer = 0; peer < world_size(); ++peer)
     exchange.distance[peer] = distance_to(peer);
   return exchange;
 }
 
-Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
+void PeerRank::expect_in_bound_memory(const char* where, const char* what,
+                                      const void* data, int64_t bytes) const {
   expect_bound(where);
+  const SharedMemory& mine = memories_[static_cast<size_t>(rank_)];
+  const char* begin = static_cast<const char*>(data);
+  if (begin < mine.data || begin + bytes > mine.data + mine.bytes)
+    reject(where, what, "memory that group_bind was given", "other memory");
+}
+
+Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
+  Exchange exchange = exchange_between_ranks(where, part.is_scattered);
   if (region_bytes_ < region_bytes(region_shape_, part.width))
     reject(where, "hidden_size", "no more than the workspace was made for",
            std::to_string(part.width));
@@ -135,9 +146,6 @@ Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
     return places + region_shape_.place_of(turn, sender, receiver) *
                         row_chunks(part.width);
   };
-  Exchange exchange =
-      part.is_scattered ? scattered_without_sum(where) : Exchange{};
-  exchange.rank = rank_;
   exchange.has_owners =
       part.is_scattered || have_owners(world_size(), part.num_rows);
   exchange.row_chunks = row_chunks(part.width);

@@ -19,7 +19,7 @@ struct PartOfSum {
   const void* delta;
   int32_t num_rows;
   int32_t width;
-  bool is_scattered;
+  bool is_scattered = false;
 };
 
 class PeerRank {
@@ -39,8 +39,10 @@ class PeerRank {
   void bind(void* memory, int64_t bytes, cudaStream_t stream);
   PeerRows reserve_exchange(const char* where, const PartOfSum& part);
   Exchange exchange_of(const char* where, const PartOfSum& part);
-  Exchange scattered_without_sum(const char* where) const;
+  Exchange exchange_between_ranks(const char* where, bool is_scattered) const;
   void expect_none_reserved(const char* where) const;
+  void expect_in_bound_memory(const char* where, const char* what,
+                              const void* data, int64_t bytes) const;
   void begin_graph() { turns_.begin_graph(); }
   int32_t end_graph();
   void drop_graph();
@@ -73,7 +75,7 @@ class PeerRank {
 };
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
-                          bool is_part_of_sum, const PartOfSum& part);
+                          int32_t part_of_sum, PartOfSum part);
 
 int64_t region_bytes(const RegionShape& shape, int64_t hidden_size);
 

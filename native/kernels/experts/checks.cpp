@@ -44,6 +44,8 @@ void expect_strides(const glm_experts_args& args) {
 
 void expect_experts(const glm_experts_args& args) {
   expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(kExperts, "part_of_sum", GLM_NO_PART_OF_SUM,
+               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
   expect_range(kExperts, "top_k", 1, kMaxTopK, args.top_k);
   expect_local_experts(kExperts, kMaxLocalExperts, args);
   expect_matrix("gate_up", args.gate_up, GLM_MATRIX_GATE_UP);

@@ -110,9 +110,8 @@ void run_rows(const Context& context, const glm_experts_args& args,
   }
   set_input(context, p, layout, input, p.hidden_size * element);
   p.peers = collectives::reserve_exchange(
-      context.peers, mixture::kExperts, args.part_of_sum != GLM_NO_PART_OF_SUM,
-      {args.output, args.num_tokens, p.hidden_size,
-       args.part_of_sum == GLM_PART_OF_SCATTERED_SUM});
+      context.peers, mixture::kExperts, args.part_of_sum,
+      {args.output, args.num_tokens, p.hidden_size});
   mixture::launch_experts(context.stream, context.num_multiprocessors, dtype,
                           p);
 }

@@ -34,6 +34,8 @@ void validate_matrix(const glm_matrix& matrix) {
 
 void validate(const glm_linear_args& args) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(kWhere, "part_of_sum", GLM_NO_PART_OF_SUM,
+               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
   expect_pointer(kWhere, "matrix", args.matrix);
   validate_matrix(*args.matrix);
   if (args.num_tokens == 0) return;
@@ -90,14 +92,13 @@ bool fills_wide_tiles(const glm_linear_args& args) {
 
 collectives::PeerRows rows_of_peers(const Context& context,
                                     const glm_linear_args& args) {
-  const bool sends = args.part_of_sum != GLM_NO_PART_OF_SUM &&
-                     args.matrix->role == GLM_MATRIX_LINEAR &&
+  const bool sends = args.matrix->role == GLM_MATRIX_LINEAR &&
                      (fills_wide_tiles(args) ||
                       args.num_tokens <= stream::kMostTokensSentAhead);
+  if (!sends) return {};
   return collectives::reserve_exchange(
-      context.peers, kWhere, sends,
-      {args.output, args.num_tokens, args.matrix->rows,
-       args.part_of_sum == GLM_PART_OF_SCATTERED_SUM});
+      context.peers, kWhere, args.part_of_sum,
+      {args.output, args.num_tokens, args.matrix->rows});
 }
 
 void streamed_linear(const Context& context, const glm_linear_args& args,

@@ -89,15 +89,13 @@ class Experts {
                    at<int32_t>(layout_.begin), at<int32_t>(layout_.position)});
     if (local_.count() > 0) run_products();
     prefill::combine_rows(
-        context_,
-        {args_.num_tokens, args_.top_k, hidden_size_,
-         static_cast<int32_t>(layout_.product_stride),
-         at<int32_t>(layout_.position), args_.expert_weights,
-         at<uint8_t>(layout_.products), args_.initial, args_.output,
-         collectives::reserve_exchange(
-             context_.peers, kWhere, args_.part_of_sum != GLM_NO_PART_OF_SUM,
-             {args_.output, args_.num_tokens, hidden_size_,
-              args_.part_of_sum == GLM_PART_OF_SCATTERED_SUM})});
+        context_, {args_.num_tokens, args_.top_k, hidden_size_,
+                   static_cast<int32_t>(layout_.product_stride),
+                   at<int32_t>(layout_.position), args_.expert_weights,
+                   at<uint8_t>(layout_.products), args_.initial, args_.output,
+                   collectives::reserve_exchange(
+                       context_.peers, kWhere, args_.part_of_sum,
+                       {args_.output, args_.num_tokens, hidden_size_})});
   }
 
  private:

@@ -85,7 +85,8 @@ __device__ void write_codes_to_ranks(const NormRows& args, ValuesOf&& values_of,
 #pragma unroll
     for (int32_t i = 0; i < num_chunks; ++i)
       rows::store<rows::CodeChunk, uint8_t, aligned>(
-          codes + distance, rows::chunk_begin(i), args.width, chunks[i]);
+          collectives::at_distance(codes, distance), rows::chunk_begin(i),
+          args.width, chunks[i]);
   }
 }
 
@@ -290,6 +291,17 @@ int32_t rows_of_exchange(const collectives::PeerRank& peers, bool is_scattered,
   return whole - whole % world_size;
 }
 
+void expect_codes_in_bound_memory(
+    const collectives::PeerRank& peers,
+    const glm_reduce_add_norm_quantise_args& args) {
+  const int64_t num_rows = args.num_tokens;
+  if (args.output.codes == nullptr) return;
+  peers.expect_in_bound_memory(kWhere, "codes", args.output.codes,
+                               num_rows * args.hidden_size);
+  peers.expect_in_bound_memory(kWhere, "row_scale", args.output.row_scale,
+                               num_rows * int64_t{sizeof(float)});
+}
+
 void reduce_rows(const Context& context,
                  const glm_reduce_add_norm_quantise_args& args) {
   const rows::RowShape shape = rows::shape_of(kWhere, args.hidden_size);
@@ -300,19 +312,21 @@ void reduce_rows(const Context& context,
                       std::to_string(kMostReducedWidth) + ", got " +
                       std::to_string(args.hidden_size));
   const bool is_scattered = args.is_scattered != 0;
+  const bool adds = args.delta != nullptr;
+  if (is_scattered) expect_codes_in_bound_memory(*context.peers, args);
   const int32_t world_size = context.peers->world_size();
   int32_t begin = 0;
   while (begin < args.num_tokens) {
+    const int32_t num_left = args.num_tokens - begin;
     NormRows given =
         rows_of(args, begin, is_scattered ? begin / world_size : begin,
-                rows_of_exchange(*context.peers, is_scattered,
-                                 args.num_tokens - begin));
+                adds ? rows_of_exchange(*context.peers, is_scattered, num_left)
+                     : num_left);
     begin += given.num_tokens;
-    const bool adds = given.delta != nullptr;
     given.exchange = adds ? context.peers->exchange_of(
                                 kWhere, {given.delta, given.num_tokens,
                                          given.width, is_scattered})
-                          : context.peers->scattered_without_sum(kWhere);
+                          : context.peers->exchange_between_ranks(kWhere, true);
     const bool is_shared = context.peers->shares_gpu();
     if (adds && (is_shared || (is_scattered && !given.exchange.is_sent)))
       send_before_all_receive(context, given, shape);

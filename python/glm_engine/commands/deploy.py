@@ -38,7 +38,8 @@ class StagesInOrder(click.Group):
 def command():
     """Download, build, validate, smoke, benchmark and serve a model, here or on Modal.
 
-    On Modal none of this has run yet; the engine has run on one and on two H200.
+    On Modal none of this has run yet; the engine has run on one, two and
+    four H200s and on two H100s.
     """
 
 

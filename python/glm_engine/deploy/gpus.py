@@ -11,7 +11,7 @@ from glm_engine.errors import BadInputError
 FILE = Path(__file__).with_name("gpus.json")
 SPELLING = re.compile(r"([A-Z]+\d+)(?::(\d))?")
 COUNTS = (1, 2, 4, 8)
-HAVE_RUN = ("H200:1", "H200:2")
+HAVE_RUN = "H100:2, H200:1, H200:2 and H200:4"
 HOUR = 3600
 MIB_IN_GIB = 1024
 
@@ -35,9 +35,7 @@ class Gpu:
     def note(self):
         """Say on which GPUs the engine has run, and whether these are among them."""
         never = "" if str(self) in HAVE_RUN else f", never on {self}"
-        return (
-            f"the engine has run on {' and '.join(HAVE_RUN)}{never}; nothing has run on Modal yet"
-        )
+        return f"the engine has run on {HAVE_RUN}{never}; nothing has run on Modal yet"
 
 
 def parse_gpu(text):

@@ -8473,7 +8473,7 @@ and.lhs.true3.i:                                  ; preds = %merge
   store ptr %131, ptr %.sroa.486.0.rows.sroa_idx, align 8
   %.sroa.5.0.rows.sroa_idx = getelementptr inbounds i8, ptr %rows, i64 24
   store ptr %135, ptr %.sroa.5.0.rows.sroa_idx, align 8
-  %136 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull %rows, i32 -1, i32 0, i1 zeroext false, ptr %2)
+  %136 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 -1, i32 0, i1 zeroext false, ptr %2)
   %.not111 = icmp eq i32 %136, 0
   br i1 %.not111, label %merge5, label %common.ret
 

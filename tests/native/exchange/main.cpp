@@ -33,9 +33,12 @@ bool read_rules(const std::string& name, Rules& rules) {
   rules.owners_wait = name != "early-owners";
   rules.have_one_order = name != "two-orders";
   rules.all_ranks_own_rows = name != "rowless-ranks";
+  rules.readers_precede_parts = name != "late-readers";
+  rules.ranks_meet = name != "no-meetings";
   return name == "turns" || !rules.uses_turns || !rules.producers_wait ||
          !rules.owners_wait || !rules.have_one_order ||
-         !rules.all_ranks_own_rows;
+         !rules.all_ranks_own_rows || !rules.readers_precede_parts ||
+         !rules.ranks_meet;
 }
 
 Graph captured(Turns& turns, int32_t count) {
@@ -55,8 +58,9 @@ void add_call(std::vector<Call>& calls, const RegionShape& region,
   const bool may_scatter =
       num_rows >= region.world_size || !rules.all_ranks_own_rows;
   const bool is_scattered = has_owners && may_scatter && any(random, 0, 1) == 1;
+  const bool has_codes = is_scattered && any(random, 0, 1) == 1;
   calls.push_back({num_rows, turn, is_sent_ahead || is_scattered, has_owners,
-                   is_scattered});
+                   is_scattered, has_codes});
 }
 
 std::vector<Call> calls_of(std::mt19937_64& random, const RegionShape& region,
@@ -97,7 +101,7 @@ int main(int argc, char** argv) {
   if (argc != 4 || !read_rules(argv[3], rules)) {
     std::printf(
         "usage: exchange SCHEDULES SEED turns|one-buffer|early-producers|"
-        "early-owners|two-orders|rowless-ranks\n");
+        "early-owners|two-orders|rowless-ranks|late-readers|no-meetings\n");
     return 2;
   }
   const uint64_t count = std::strtoull(argv[1], nullptr, 10);

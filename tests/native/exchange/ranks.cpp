@@ -16,6 +16,7 @@ Ranks::Ranks(const RegionShape& region, std::vector<Call> calls,
   const auto places = static_cast<size_t>(region.num_places());
   for (Rank& rank : ranks_) {
     rank.memory.assign(places, kAbsent);
+    rank.codes.assign(kMostRows, kAbsent);
     rank.num_blocks = 1 + static_cast<int32_t>(any(kMostBlocks));
   }
   for (int32_t rank = 0; rank < world_size_; ++rank) begin(rank);
@@ -85,6 +86,13 @@ void Ranks::add_sums(int32_t number, int32_t row) {
       rank.unsent_sums.push_back(store_of(rank.call, number, peer, row, true));
 }
 
+void Ranks::add_codes(int32_t number, int32_t row) {
+  Rank& rank = ranks_[static_cast<size_t>(number)];
+  for (int32_t peer = 0; peer < world_size_; ++peer)
+    rank.unsent_codes.push_back(
+        {peer, row, value(rank.call, number, row, false)});
+}
+
 void Ranks::add_reads(int32_t number) {
   Rank& rank = ranks_[static_cast<size_t>(number)];
   const Call& call = calls_[rank.call];
@@ -117,8 +125,26 @@ int32_t Ranks::rows_before(int32_t number, int32_t row) const {
 }
 
 bool Ranks::may_send(int32_t number, const Store& store) const {
+  const Rank& rank = ranks_[static_cast<size_t>(number)];
+  if (rules_.readers_precede_parts && !has_read_code(rank, store.row))
+    return false;
   return calls_[store.call].is_sent_ahead ||
          rows_before(number, store.row) <= kRowsUnderWay;
+}
+
+bool Ranks::has_read_code(const Rank& rank, int32_t row) const {
+  return std::none_of(
+      rank.unread_codes.begin(), rank.unread_codes.end(),
+      [row](const CodeStore& unread) { return unread.row == row; });
+}
+
+bool Ranks::have_met(const Rank& rank) const {
+  if (!rules_.ranks_meet || !calls_[rank.call].has_codes) return true;
+  return codes_under_way_.empty() &&
+         std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
+           return other.call > rank.call ||
+                  (other.call == rank.call && is_done(other));
+         });
 }
 
 bool Ranks::is_producing(const Rank& rank) const {
@@ -155,6 +181,28 @@ void Ranks::send_sum(Rank& rank) {
   under_way_.push_back(store);
 }
 
+void Ranks::send_code(Rank& rank) {
+  if (rank.unsent_codes.empty()) return;
+  const size_t at = any(rank.unsent_codes.size());
+  if (has_read_code(rank, rank.unsent_codes[at].row))
+    codes_under_way_.push_back(take(rank.unsent_codes, at));
+}
+
+void Ranks::deliver_code() {
+  if (codes_under_way_.empty()) return;
+  const CodeStore store = take(codes_under_way_, any(codes_under_way_.size()));
+  ranks_[static_cast<size_t>(store.target)]
+      .codes[static_cast<size_t>(store.row)] = store.value;
+}
+
+void Ranks::read_code(Rank& rank) {
+  if (rank.unread_codes.empty()) return;
+  const CodeStore expected =
+      take(rank.unread_codes, any(rank.unread_codes.size()));
+  if (rank.codes[static_cast<size_t>(expected.row)] != expected.value)
+    fault_ = "a rank read the codes of another exchange";
+}
+
 void Ranks::deliver() {
   if (under_way_.empty()) return;
   const Store store = take(under_way_, any(under_way_.size()));
@@ -189,9 +237,11 @@ void Ranks::take_in(int32_t number, int32_t row) {
   const bool is_first = absent == world_size_ - 1;
   --absent;
   --rank.left[static_cast<size_t>(row)];
-  if (sends_sum(calls_[rank.call], row, number) &&
-      (rules_.owners_wait ? absent == 0 : is_first))
-    add_sums(number, row);
+  if (!is_owned_by(calls_[rank.call], row, number) ||
+      !(rules_.owners_wait ? absent == 0 : is_first))
+    return;
+  if (calls_[rank.call].has_codes) add_codes(number, row);
+  if (!calls_[rank.call].is_scattered) add_sums(number, row);
 }
 
 void Ranks::clear(Rank& rank) {
@@ -202,7 +252,19 @@ void Ranks::clear(Rank& rank) {
 
 bool Ranks::is_done(const Rank& rank) const {
   return rank.unsent.empty() && rank.unsent_sums.empty() &&
+         rank.unsent_codes.empty() && rank.unread_codes.empty() &&
          rank.unread.empty() && rank.uncleared.empty();
+}
+
+void Ranks::end_call(int32_t number) {
+  Rank& rank = ranks_[static_cast<size_t>(number)];
+  const Call& call = calls_[rank.call];
+  if (call.has_codes)
+    for (int32_t row = 0; row < call.num_rows; ++row)
+      rank.unread_codes.push_back(
+          {number, row, value(rank.call, row % world_size_, row, false)});
+  ++rank.call;
+  begin(number);
 }
 
 void Ranks::step() {
@@ -210,7 +272,7 @@ void Ranks::step() {
       static_cast<int32_t>(any(static_cast<size_t>(world_size_)));
   Rank& rank = ranks_[static_cast<size_t>(number)];
   if (has_ended(number)) return deliver();
-  switch (any(5)) {
+  switch (any(8)) {
     case 0:
       send(number);
       break;
@@ -223,16 +285,23 @@ void Ranks::step() {
     case 3:
       send_sum(rank);
       break;
+    case 4:
+      send_code(rank);
+      break;
+    case 5:
+      deliver_code();
+      break;
+    case 6:
+      read_code(rank);
+      break;
     default:
       clear(rank);
   }
-  if (!is_done(rank)) return;
-  ++rank.call;
-  begin(number);
+  if (is_done(rank) && have_met(rank)) end_call(number);
 }
 
 std::string Ranks::run() {
-  const int64_t most_steps = 400000;
+  const int64_t most_steps = 1600000;
   for (int64_t steps = 0; steps < most_steps; ++steps) {
     if (!fault_.empty()) return fault_;
     bool all_ended = under_way_.empty();

@@ -23,6 +23,7 @@ struct Call {
   bool is_sent_ahead;
   bool has_owners;
   bool is_scattered;
+  bool has_codes;
 };
 
 struct Rules {
@@ -31,6 +32,8 @@ struct Rules {
   bool owners_wait = true;
   bool have_one_order = true;
   bool all_ranks_own_rows = true;
+  bool readers_precede_parts = true;
+  bool ranks_meet = true;
 };
 
 struct Store {
@@ -46,8 +49,17 @@ struct Read {
   int32_t row;
 };
 
+struct CodeStore {
+  int32_t target;
+  int32_t row;
+  int32_t value;
+};
+
 struct Rank {
   std::vector<int32_t> memory;
+  std::vector<int32_t> codes;
+  std::vector<CodeStore> unsent_codes;
+  std::vector<CodeStore> unread_codes;
   size_t call = 0;
   int32_t num_blocks = 1;
   std::vector<Store> unsent;
@@ -77,18 +89,25 @@ class Ranks {
                  bool is_sum) const;
   void add_sends(int32_t rank, size_t call);
   void add_sums(int32_t rank, int32_t row);
+  void add_codes(int32_t rank, int32_t row);
   void add_reads(int32_t rank);
   int32_t rows_before(int32_t rank, int32_t row) const;
   bool may_send(int32_t rank, const Store& store) const;
   bool is_producing(const Rank& rank) const;
+  bool has_read_code(const Rank& rank, int32_t row) const;
+  bool have_met(const Rank& rank) const;
   bool has_ended(int32_t rank) const;
   void step();
   void send(int32_t rank);
   void send_sum(Rank& rank);
+  void send_code(Rank& rank);
   void deliver();
+  void deliver_code();
+  void read_code(Rank& rank);
   void read(int32_t rank);
   void take_in(int32_t rank, int32_t row);
   void clear(Rank& rank);
+  void end_call(int32_t rank);
   bool is_done(const Rank& rank) const;
   size_t any(size_t count);
   template <typename Item>
@@ -101,6 +120,7 @@ class Ranks {
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
   std::vector<Store> under_way_;
+  std::vector<CodeStore> codes_under_way_;
   std::string fault_;
 };
 

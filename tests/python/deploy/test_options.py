@@ -67,7 +67,7 @@ def test_what_a_container_costs():
 
 
 def test_what_has_run_is_said():
-    has_run = "the engine has run on H200:1 and H200:2"
+    has_run = "the engine has run on H100:2, H200:1, H200:2 and H200:4"
     assert parse_gpu("B200:8").note().startswith(f"{has_run}, never on B200:8; ")
     assert parse_gpu("H200").note().startswith(f"{has_run}; ")
 
