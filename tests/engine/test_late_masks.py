@@ -24,7 +24,7 @@ from tests.engine.test_rank_failure import engine_of
 from tests.engine.test_scheduler import prompt_of
 
 COURSES = pytest.mark.parametrize("plans_ahead", [0, 1], ids=["one by one", "planned ahead"])
-LONG_NS, SHORT_NS = 2 * 10**9, 4 * 10**8
+LONG_NS, SHORT_NS = 40 * 10**9, 4 * 10**8
 
 
 def free(key: int = 0, max_tokens: int = 12) -> Request:

@@ -13,12 +13,15 @@ VARIABLE = "GLM_DEPLOYED_JOB"
 
 @dataclass(frozen=True)
 class Job:
-    """A model on the devices of one host: a folder, a name of the hub, or `capitals`."""
+    """A model on the devices of one host: a folder, a name of the hub, or `capitals`.
+
+    A `world_size` of 0 is the least number of GPUs that holds the model.
+    """
 
     model: str
     revision: str = "main"
     device: str = "cuda"
-    world_size: int = 1
+    world_size: int = 0
     host: str = "0.0.0.0"
     port: int = 8000
     batches: str = "1,8,16,64"
@@ -31,7 +34,7 @@ class Job:
 
     def engine_arguments(self):
         """Return the options of `glm` that say where the engine runs."""
-        return ("--device", self.device, "--world-size", str(self.world_size))
+        return ("--device", self.device, "--world-size", str(self.world_size or "auto"))
 
     def environment(self):
         """Return the variable by which a container's server is told its job."""

@@ -64,8 +64,9 @@ LOCAL = (
     ),
     here_option(
         "--world-size",
-        type=options.POSITIVE,
-        default=1,
+        type=options.WorldSize(1),
+        metavar="N|auto",
+        default="auto",
         help="Ranks; on Modal there is one for each GPU.",
     ),
     here_option(

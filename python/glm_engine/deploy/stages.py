@@ -109,7 +109,7 @@ def validate_load(job):
     arguments = ("--model", job.source, "--max-tokens", "1", *job.engine_arguments())
     loaded = report_of("generate", QUESTION, *arguments)
     shown = {name: loaded[name] for name in ("device", "load_seconds", "completion")}
-    log_event("engine_loaded", model=job.source, world_size=job.world_size, **shown)
+    log_event("engine_loaded", model=job.source, **shown)
     return shown
 
 

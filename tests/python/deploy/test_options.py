@@ -72,6 +72,14 @@ def test_what_has_run_is_said():
     assert parse_gpu("H200").note().startswith(f"{has_run}; ")
 
 
+def test_the_engine_chooses_how_many_gpus_unless_it_is_told():
+    assert Job("capitals", device="auto").engine_arguments() == (
+        *("--device", "auto"),
+        *("--world-size", "auto"),
+    )
+    assert Job("capitals", world_size=4).engine_arguments()[2:] == ("--world-size", "4")
+
+
 def test_a_job_comes_through_the_environment():
     job = Job("zai-org/GLM-4.7-FP8", revision="v1", world_size=8)
     assert job_of_environment(job.environment()) == job
