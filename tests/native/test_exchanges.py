@@ -7,6 +7,8 @@ rows on both sides of where that begins, and such that the last launch of some h
 import ctypes
 import threading
 import time
+from collections.abc import Iterator
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ ROWS = (1, 2, 7, 23, 24, 31, 32, 129, 300, 600, 2058, 2100)
 NUM_TURNS = 400
 PER_GRAPH = 3
 MOST_SECONDS = 5
-FEW_ROWS, MANY_ROWS = 5, 130
+FEW_ROWS, MANY_ROWS = (1, 2, 5), 130
 INFINITY = 0x7F80
 
 
@@ -148,6 +150,16 @@ def reduced_bits(device, residual: np.ndarray, delta: np.ndarray) -> list[np.nda
     return [total, *(each.get().view(np.uint8) for each in (plain, codes, scale))]
 
 
+def parts_of_few_rows() -> Iterator[slice]:
+    """All rows in order, FEW_ROWS of them at a time, by turns."""
+    begin = 0
+    for count in cycle(FEW_ROWS):
+        if begin >= MANY_ROWS:
+            return
+        yield slice(begin, begin + count)
+        begin += count
+
+
 def any_bits(name: str, width: int, *ranks: int) -> np.ndarray:
     """BF16 of every kind: a row in two holds infinities and numbers that are none, of any bits."""
     random = shapes.generator(name, width, *ranks)
@@ -164,10 +176,7 @@ def test_a_row_has_the_same_bits_in_an_exchange_of_few_rows_and_of_many(backend,
 
     def work(device, rank):
         delta = any_bits("delta of any bits", width, world_size, rank)
-        few = [
-            reduced_bits(device, residual[i : i + FEW_ROWS], delta[i : i + FEW_ROWS])
-            for i in range(0, MANY_ROWS, FEW_ROWS)
-        ]
+        few = [reduced_bits(device, residual[part], delta[part]) for part in parts_of_few_rows()]
         return reduced_bits(device, residual, delta), list(
             map(np.concatenate, zip(*few, strict=True))
         )

@@ -14,6 +14,7 @@ from tools.bindings.facts import FACTS
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 NUM_ROWS = 2 * shapes.TILE + 3
 WIDTH = 75
+ROW_WIDTHS = (WIDTH, 1024, 5120, 9000, 12288)
 PARTS = (slice(0, 1), slice(7, 20), slice(31, 33), slice(NUM_ROWS - 1, NUM_ROWS), slice(None))
 
 
@@ -29,8 +30,8 @@ def same_over_parts_and_threads(backend, build):
                     np.testing.assert_array_equal(rows, all_rows[part])
 
 
-def values(name):
-    return shapes.generator("rows", name).standard_normal((NUM_ROWS, WIDTH)).astype(np.float32)
+def values(name, width=WIDTH):
+    return shapes.generator("rows", name).standard_normal((NUM_ROWS, width)).astype(np.float32)
 
 
 def given(device, name, dtype, part):
@@ -53,15 +54,30 @@ def test_linear(backend, dtype):
     same_over_parts_and_threads(backend, build)
 
 
-def test_norm(backend):
-    delta = values("delta")
+@pytest.mark.parametrize("width", ROW_WIDTHS)
+def test_norm(backend, width):
+    residual, delta = values("norm", width), values("delta", width)
 
     def build(device):
         def operation(part):
             total, plain, quantised = op.add_norm(
-                device, values("norm")[part], delta[part], np.ones(WIDTH), 1e-5
+                device, residual[part], delta[part], np.ones(width), 1e-5
             )
             return total, plain, quantised.codes, quantised.scale
+
+        return operation
+
+    same_over_parts_and_threads(backend, build)
+
+
+@pytest.mark.parametrize("width", ROW_WIDTHS)
+def test_quantise(backend, width):
+    rows = values("quantise", width)
+
+    def build(device):
+        def operation(part):
+            quantised = op.quantise(device, rows[part])
+            return quantised.codes, quantised.scale
 
         return operation
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "glm/backend.h"
+#include "native/ptx/bfloat16.hpp"
 
 namespace glm::kernels::heads {
 
@@ -39,11 +40,11 @@ __device__ inline uint4 load_raw(const __nv_bfloat16* head, int32_t dim,
 }
 
 __device__ inline Values to_floats(uint4 raw) {
-  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&raw);
+  const uint32_t pairs[] = {raw.x, raw.y, raw.z, raw.w};
   Values values;
 #pragma unroll
   for (int32_t i = 0; i < kLaneDims / 2; ++i) {
-    const float2 pair = __bfloat1622float2(pairs[i]);
+    const float2 pair = ptx::floats_of_bfloat16s(pairs[i]);
     values.at[2 * i] = pair.x;
     values.at[2 * i + 1] = pair.y;
   }

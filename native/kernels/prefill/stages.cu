@@ -8,6 +8,7 @@
 #include "native/kernels/prefill/product.hpp"
 #include "native/kernels/prefill/stages.hpp"
 #include "native/kernels/quantise/codes.hpp"
+#include "native/ptx/bfloat16.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels::prefill {
@@ -206,10 +207,10 @@ struct Channels {
 
 __device__ Channels widened(uint4 bits) {
   Channels values;
-  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&bits);
+  const uint32_t pairs[] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
   for (int32_t i = 0; i < kChannels / 2; ++i) {
-    const float2 pair = __bfloat1622float2(pairs[i]);
+    const float2 pair = ptx::floats_of_bfloat16s(pairs[i]);
     values.at[2 * i] = pair.x;
     values.at[2 * i + 1] = pair.y;
   }

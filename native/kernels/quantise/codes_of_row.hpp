@@ -36,16 +36,18 @@ __device__ inline uint32_t largest_bits(const rows::FloatChunk& chunk) {
   return largest;
 }
 
-template <int32_t num_chunks, bool aligned, typename ValuesOf>
+template <int32_t num_chunks, bool aligned, int32_t parts = 1,
+          typename ValuesOf>
 __device__ void write_codes(ValuesOf&& values_of, float largest, int32_t width,
                             uint8_t* codes, float* row_scale) {
   float scale = row_scale_of(largest);
-  if (threadIdx.x == 0) *row_scale = scale;
+  if (rows::row_thread<parts>() == 0) *row_scale = scale;
   RowQuotient quotient(scale);
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     rows::store<rows::CodeChunk, uint8_t, aligned>(
-        codes, rows::chunk_begin(i), width, encode(values_of(i), quotient));
+        codes, rows::chunk_begin<parts>(i), width,
+        encode(values_of(i), quotient));
 }
 
 }

@@ -18,11 +18,17 @@ using collectives::Parts;
 using rows::Bf16Chunk;
 using rows::FloatChunk;
 
-enum class Way { to_all, by_owners, scattered };
+enum class Way { to_all, in_parts, by_owners, scattered };
+
+template <Way way>
+constexpr bool kHasOwners = way == Way::by_owners || way == Way::scattered;
+
+template <Way way>
+constexpr int32_t kParts = way == Way::in_parts ? rows::kPartsOfFewRows : 1;
 
 template <int32_t world_size, Way way>
 __device__ inline int32_t place_of_part(int32_t row) {
-  return way == Way::to_all ? row : collectives::place_of_part(world_size, row);
+  return kHasOwners<way> ? collectives::place_of_part(world_size, row) : row;
 }
 
 template <int32_t world_size, Way way>
@@ -32,14 +38,19 @@ __device__ inline int32_t kept_row(int32_t row) {
 
 template <int32_t world_size, Way way>
 __device__ inline int32_t first_row(const Exchange& exchange) {
-  const int32_t block = static_cast<int32_t>(blockIdx.x);
-  return way == Way::scattered ? block * world_size + exchange.rank : block;
+  const int32_t group = rows::group_of_block<kParts<way>>();
+  return way == Way::scattered ? group * world_size + exchange.rank : group;
 }
 
 template <int32_t world_size, Way way>
 __device__ inline int32_t rows_apart() {
-  return static_cast<int32_t>(gridDim.x) *
+  return rows::num_groups<kParts<way>>() *
          (way == Way::scattered ? world_size : 1);
+}
+
+template <Way way>
+__device__ inline int32_t chunk_begin(int32_t i) {
+  return rows::chunk_begin<kParts<way>>(i);
 }
 
 __device__ inline int32_t exchanged_chunk(const Exchange& exchange,
@@ -49,18 +60,18 @@ __device__ inline int32_t exchanged_chunk(const Exchange& exchange,
 
 template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void send_row(const NormRows& args, int32_t row) {
-  if (way != Way::to_all && collectives::owns<world_size>(args.exchange, row))
+  if (kHasOwners<way> && collectives::owns<world_size>(args.exchange, row))
     return;
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
-    const int32_t begin = rows::chunk_begin(i);
+    const int32_t begin = chunk_begin<way>(i);
     if (begin >= args.width) continue;
     const Bf16Chunk delta = load_delta<aligned>(args, row, begin);
     const int32_t chunk = exchanged_chunk(
         args.exchange, place_of_part<world_size, way>(row), begin);
     const uint4 words =
         collectives::with_canonical_nans(rows::same_bits<uint4>(delta));
-    if constexpr (way != Way::to_all)
+    if constexpr (kHasOwners<way>)
       collectives::send_to_owner<world_size>(args.exchange, row, chunk, words);
     else
       collectives::send<world_size>(args.exchange, chunk, words);
@@ -72,14 +83,14 @@ __device__ inline void send_rows(const NormRows& args, int32_t first,
                                  int32_t count) {
 #pragma unroll 1
   for (int32_t row = first; row < args.num_tokens && count > 0;
-       row += gridDim.x, --count)
+       row += rows::num_groups<kParts<way>>(), --count)
     send_row<world_size, way, num_chunks, aligned>(args, row);
 }
 
 template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void send_before(const NormRows& args, int32_t row) {
-  const int32_t begun = kRowsUnderWay * static_cast<int32_t>(gridDim.x);
-  const bool is_first = row == static_cast<int32_t>(blockIdx.x);
+  const int32_t begun = kRowsUnderWay * rows::num_groups<kParts<way>>();
+  const bool is_first = row == rows::group_of_block<kParts<way>>();
   send_rows<world_size, way, num_chunks, aligned>(
       args, is_first ? row : row + begun, is_first ? kRowsUnderWay + 1 : 1);
 }
@@ -145,7 +156,7 @@ __device__ inline void add_parts(const NormRows& args, int32_t row,
   const int32_t kept = kept_row<world_size, way>(row);
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
-    const int32_t begin = rows::chunk_begin(i);
+    const int32_t begin = chunk_begin<way>(i);
     chunks[i] = {};
     if (begin >= args.width) continue;
     const int32_t chunk = exchanged_chunk(

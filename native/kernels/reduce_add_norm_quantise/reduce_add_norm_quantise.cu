@@ -13,6 +13,7 @@ namespace {
 
 constexpr char kWhere[] = "reduce_add_norm_quantise";
 constexpr int32_t kFewRows = 16;
+constexpr int64_t kMostExchangedRowsInParts = 2;
 constexpr int32_t kMostReducedChunks = 2;
 constexpr int32_t kMostReducedWidth =
     kMostReducedChunks * rows::kMaxThreads * rows::kChunkElements;
@@ -22,25 +23,26 @@ using norm::Way;
 using rows::Bf16Chunk;
 using rows::FloatChunk;
 
-template <int32_t num_chunks, bool aligned>
+template <Way way, int32_t num_chunks, bool aligned>
 __device__ void add_delta(const NormRows& args, int32_t row_index,
                           int64_t offset, Bf16Chunk (&row)[num_chunks]) {
   Bf16Chunk delta[num_chunks];
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     row[i] = rows::load<Bf16Chunk, __nv_bfloat16, aligned>(
-        args.residual + offset, rows::chunk_begin(i), args.width);
+        args.residual + offset, norm::chunk_begin<way>(i), args.width);
   if (args.delta == nullptr) return;
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
-    delta[i] = norm::load_delta<aligned>(args, row_index, rows::chunk_begin(i));
+    delta[i] =
+        norm::load_delta<aligned>(args, row_index, norm::chunk_begin<way>(i));
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) {
     FloatChunk sum = rows::widen(row[i]);
     norm::add_to(sum, rows::widen(delta[i]));
     row[i] = rows::narrow(sum);
     rows::store<Bf16Chunk, __nv_bfloat16, aligned>(
-        args.residual + offset, rows::chunk_begin(i), args.width, row[i]);
+        args.residual + offset, norm::chunk_begin<way>(i), args.width, row[i]);
   }
 }
 
@@ -93,18 +95,19 @@ __device__ void write_codes_to_ranks(const NormRows& args, ValuesOf&& values_of,
 template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ void norm_row(const NormRows& args, int32_t row,
                          const FloatChunk (&weight)[num_chunks],
-                         rows::MeasureBuffer& buffer, int32_t parity) {
+                         rows::MeasureBuffer& buffer, int32_t turn) {
   const int32_t kept = norm::kept_row<world_size, way>(row);
   int64_t offset = int64_t{kept} * args.width;
   Bf16Chunk chunks[num_chunks];
   if constexpr (world_size == 1)
-    add_delta<num_chunks, aligned>(args, row, offset, chunks);
+    add_delta<way, num_chunks, aligned>(args, row, offset, chunks);
   else
     norm::exchange_row<world_size, way, num_chunks, aligned>(args, row, chunks);
   rows::RowMeasure own = {0.0f, 0u};
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) measure(chunks[i], weight[i], own);
-  rows::RowMeasure whole = rows::block_measure(own, buffer, parity);
+  rows::RowMeasure whole =
+      rows::row_measure<norm::kParts<way>>(own, buffer, turn);
   float factor =
       rsqrtf(whole.square_sum / static_cast<float>(args.width) + args.epsilon);
   auto values_of = [&](int32_t i) {
@@ -114,7 +117,7 @@ __device__ void norm_row(const NormRows& args, int32_t row,
 #pragma unroll
     for (int32_t i = 0; i < num_chunks; ++i)
       rows::store<Bf16Chunk, __nv_bfloat16, aligned>(
-          args.plain + offset, rows::chunk_begin(i), args.width,
+          args.plain + offset, norm::chunk_begin<way>(i), args.width,
           rows::narrow(values_of(i)));
   if (args.codes == nullptr) return;
   float largest = __uint_as_float(whole.largest_bits) * factor;
@@ -124,8 +127,8 @@ __device__ void norm_row(const NormRows& args, int32_t row,
     write_codes_to_ranks<world_size, num_chunks, aligned>(
         args, values_of, largest, codes, row_scale);
   else
-    write_codes<num_chunks, aligned>(values_of, largest, args.width, codes,
-                                     row_scale);
+    write_codes<num_chunks, aligned, norm::kParts<way>>(
+        values_of, largest, args.width, codes, row_scale);
 }
 
 template <int32_t world_size, int32_t num_chunks, bool aligned>
@@ -156,13 +159,14 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
   __shared__ rows::MeasureBuffer buffer;
   const bool has_few = args.num_tokens <= kFewRows;
   if (has_few) ptx::let_successor_start();
+  rows::begin_measures<norm::kParts<way>>(buffer);
   FloatChunk weight[num_chunks];
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
-    weight[i] = rows::load_floats<aligned>(args.weight, rows::chunk_begin(i),
-                                           args.width);
+    weight[i] = rows::load_floats<aligned>(
+        args.weight, norm::chunk_begin<way>(i), args.width);
   const int32_t first = norm::first_row<world_size, way>(args.exchange);
-  int32_t parity = 0;
+  int32_t turn = 0;
 #pragma unroll 1
   for (int32_t row = first; row < args.num_tokens;
        row += norm::rows_apart<world_size, way>()) {
@@ -176,8 +180,8 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
       if (!args.exchange.is_sent)
         norm::send_before<world_size, way, num_chunks, aligned>(args, row);
     norm_row<world_size, way, num_chunks, aligned>(args, row, weight, buffer,
-                                                   parity);
-    parity ^= 1;
+                                                   turn);
+    ++turn;
   }
   if constexpr (way == Way::scattered) __threadfence_system();
 }
@@ -239,7 +243,7 @@ void launch_chunks(const Context& context, const NormRows& given,
   rows::with_chunks<num_chunks...>(
       shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
         rows::launch_rows(
-            kWhere, context, num_rows, shape,
+            kWhere, context, num_rows, shape.in_parts(norm::kParts<way>),
             kernel_of<work, world_size, way, decltype(chunks)::value,
                       decltype(is_fast)::value>(),
             given);
@@ -261,6 +265,10 @@ void launch_ranks(const Context& context, const NormRows& given,
     if (given.exchange.has_owners)
       return launch_chunks<work, first, Way::by_owners, 1, most>(context, given,
                                                                  shape);
+  if constexpr (work == Work::norm)
+    if (rows::has_parts(shape, given.num_tokens, kMostExchangedRowsInParts))
+      return launch_chunks<work, first, Way::in_parts, 1, most>(context, given,
+                                                                shape);
   if constexpr (work != Work::adding)
     launch_chunks<work, first, Way::to_all, 1, most>(context, given, shape);
 }
@@ -356,9 +364,12 @@ void reduce_add_norm_quantise(const Context& context,
   expect_pointer(kWhere, "weight", args.weight);
   if (context.peers != nullptr && (adds || is_scattered))
     return reduce_rows(context, args);
-  launch_chunks<Work::norm, 1, Way::to_all, 1, 2, 4, 8>(
-      context, rows_of(args, 0, 0, args.num_tokens),
-      rows::shape_of(kWhere, args.hidden_size));
+  const NormRows given = rows_of(args, 0, 0, args.num_tokens);
+  const rows::RowShape shape = rows::shape_of(kWhere, args.hidden_size);
+  if (rows::has_parts(shape, args.num_tokens))
+    return launch_chunks<Work::norm, 1, Way::in_parts, 1, 2>(context, given,
+                                                             shape);
+  launch_chunks<Work::norm, 1, Way::to_all, 1, 2, 4, 8>(context, given, shape);
 }
 
 int64_t reduce_add_norm_quantise_scratch_bytes(

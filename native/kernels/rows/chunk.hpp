@@ -7,7 +7,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "native/kernels/rows/parts.hpp"
 #include "native/kernels/rows/shape.hpp"
+#include "native/ptx/bfloat16.hpp"
 
 namespace glm::kernels::rows {
 
@@ -39,7 +41,8 @@ __device__ inline FloatChunk widen(const Bf16Chunk& chunk) {
   FloatChunk result;
 #pragma unroll
   for (int32_t i = 0; i < kChunkElements / 2; ++i) {
-    float2 pair = __bfloat1622float2(chunk.pairs[i]);
+    const float2 pair =
+        ptx::floats_of_bfloat16s(same_bits<uint32_t>(chunk.pairs[i]));
     result.values[2 * i] = pair.x;
     result.values[2 * i + 1] = pair.y;
   }
@@ -55,10 +58,9 @@ __device__ inline Bf16Chunk narrow(const FloatChunk& chunk) {
   return result;
 }
 
+template <int32_t parts = 1>
 __device__ inline int32_t chunk_begin(int32_t i) {
-  return (i * static_cast<int32_t>(blockDim.x) +
-          static_cast<int32_t>(threadIdx.x)) *
-         kChunkElements;
+  return (i * row_threads<parts>() + row_thread<parts>()) * kChunkElements;
 }
 
 template <typename Chunk, typename Element, bool aligned>

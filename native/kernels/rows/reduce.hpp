@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "native/kernels/rows/parts.hpp"
 #include "native/kernels/rows/shape.hpp"
+#include "native/ptx/cluster.hpp"
 
 namespace glm::kernels::rows {
 
@@ -17,6 +19,7 @@ struct RowMeasure {
 
 struct MeasureBuffer {
   RowMeasure warps[2][kMaxWarps];
+  uint64_t complete[2];
 };
 
 __device__ inline uint32_t magnitude_bits(float value) {
@@ -31,18 +34,50 @@ __device__ inline RowMeasure warp_measure(RowMeasure own) {
   return own;
 }
 
-__device__ inline RowMeasure block_measure(RowMeasure own,
-                                           MeasureBuffer& buffer,
-                                           int32_t parity) {
-  int32_t lane = threadIdx.x % kWarpThreads;
-  int32_t num_warps = blockDim.x / kWarpThreads;
+template <int32_t parts = 1>
+__device__ inline void begin_measures(MeasureBuffer& buffer) {
+  if constexpr (parts > 1) {
+    if (threadIdx.x < 2) ptx::barrier_init(&buffer.complete[threadIdx.x], 1);
+    ptx::barrier_init_fence();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  }
+}
+
+template <int32_t parts>
+__device__ inline void send_to_parts(const RowMeasure& of_warp,
+                                     const RowMeasure& place,
+                                     const uint64_t& complete) {
+  const uint32_t part = threadIdx.x % kWarpThreads;
+  if (part >= parts) return;
+  ptx::store_to_peer(
+      ptx::peer_address(&place, part),
+      make_uint2(__float_as_uint(of_warp.square_sum), of_warp.largest_bits),
+      ptx::peer_address(&complete, part));
+}
+
+template <int32_t parts = 1>
+__device__ inline RowMeasure row_measure(RowMeasure own, MeasureBuffer& buffer,
+                                         int32_t turn) {
+  const int32_t lane = threadIdx.x % kWarpThreads;
+  const int32_t num_warps = row_threads<parts>() / kWarpThreads;
+  RowMeasure* of_warps = buffer.warps[turn % 2];
+  uint64_t* complete = &buffer.complete[turn % 2];
+  if (parts > 1 && threadIdx.x == 0)
+    ptx::barrier_expect(complete, num_warps * sizeof(RowMeasure));
   own = warp_measure(own);
   if (num_warps == 1) return own;
-  if (lane == 0) buffer.warps[parity][threadIdx.x / kWarpThreads] = own;
-  __syncthreads();
-  RowMeasure other = {0.0f, 0u};
-  if (lane < num_warps) other = buffer.warps[parity][lane];
-  return warp_measure(other);
+  RowMeasure& place = of_warps[row_thread<parts>() / kWarpThreads];
+  if constexpr (parts > 1) {
+    send_to_parts<parts>(own, place, *complete);
+    ptx::wait_for_peers(complete, turn / 2 % 2);
+  } else {
+    if (lane == 0) place = own;
+    __syncthreads();
+  }
+  RowMeasure whole = {0.0f, 0u};
+  if (lane < num_warps) whole = of_warps[lane];
+  return warp_measure(whole);
 }
 
 }

@@ -9,6 +9,7 @@
 #include "native/base/cuda.hpp"
 #include "native/kernels/context.hpp"
 #include "native/kernels/layout.hpp"
+#include "native/kernels/rows/parts.hpp"
 
 namespace glm::kernels::rows {
 
@@ -17,12 +18,25 @@ constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kMaxThreads = 1024;
 constexpr int32_t kSmallThreads = 512;
 constexpr int32_t kMaxChunks = 8;
+constexpr int32_t kMostChunksInParts = 3;
+constexpr int64_t kMostRowsInParts = 32;
 constexpr int32_t kMaxWidth = kMaxThreads * kMaxChunks * kChunkElements;
 
 struct RowShape {
   int32_t num_chunks;
   int32_t num_threads;
+  int32_t num_parts = 1;
+
+  RowShape in_parts(int32_t parts) const {
+    return {num_chunks, num_threads / parts, parts};
+  }
 };
+
+inline bool has_parts(const RowShape& shape, int64_t num_rows,
+                      int64_t most_rows = kMostRowsInParts) {
+  return num_rows <= most_rows && shape.num_chunks <= kMostChunksInParts &&
+         shape.num_threads % (kPartsOfFewRows * kWarpThreads) == 0;
+}
 
 inline int32_t threads_for(int64_t width, int32_t num_chunks) {
   int64_t chunks = width > 0 ? ceil_divide(width, kChunkElements) : 1;
@@ -85,8 +99,9 @@ LaunchShape grid_of(const Context& context, const char* where, int64_t num_rows,
     num_blocks *= blocks;
   }
   if (num_rows < num_blocks) num_blocks = num_rows;
-  return {dim3(static_cast<uint32_t>(num_blocks)),
-          dim3(static_cast<uint32_t>(shape.num_threads))};
+  return {dim3(static_cast<uint32_t>(num_blocks * shape.num_parts)),
+          dim3(static_cast<uint32_t>(shape.num_threads)), 0,
+          static_cast<uint32_t>(shape.num_parts)};
 }
 
 template <typename Kernel, typename Given>

@@ -53,7 +53,7 @@ __device__ void gate_row(const SwigluRows& args, int32_t row,
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     own.largest_bits = max(own.largest_bits, largest_bits(chunks[i]));
-  rows::RowMeasure whole = rows::block_measure(own, buffer, parity);
+  rows::RowMeasure whole = rows::row_measure(own, buffer, parity);
   write_codes<num_chunks, aligned>(
       [&](int32_t i) { return chunks[i]; }, __uint_as_float(whole.largest_bits),
       args.width, args.codes + offset, args.row_scale + row);

@@ -1,0 +1,32 @@
+#ifndef GLM_KERNELS_ROWS_PARTS_HPP
+#define GLM_KERNELS_ROWS_PARTS_HPP
+
+#include <cstdint>
+
+namespace glm::kernels::rows {
+
+constexpr int32_t kPartsOfFewRows = 4;
+
+template <int32_t parts>
+__device__ inline int32_t group_of_block() {
+  return static_cast<int32_t>(blockIdx.x) / parts;
+}
+
+template <int32_t parts>
+__device__ inline int32_t num_groups() {
+  return static_cast<int32_t>(gridDim.x) / parts;
+}
+
+template <int32_t parts>
+__device__ inline int32_t row_thread() {
+  return static_cast<int32_t>(blockIdx.x % parts * blockDim.x + threadIdx.x);
+}
+
+template <int32_t parts>
+__device__ inline int32_t row_threads() {
+  return parts * static_cast<int32_t>(blockDim.x);
+}
+
+}
+
+#endif
