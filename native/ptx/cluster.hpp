@@ -49,15 +49,6 @@ __device__ inline uint32_t peer_address(const void* shared, uint32_t rank) {
   return peer_address(shared_address(shared), rank);
 }
 
-__device__ inline void store_to_peer(uint32_t place, uint2 words,
-                                     uint32_t barrier) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, "
-      "%2}, [%3];" ::"r"(place),
-      "r"(words.x), "r"(words.y), "r"(barrier)
-      : "memory");
-}
-
 __device__ inline void release_peer(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
                : "memory");

@@ -16,6 +16,15 @@ __device__ inline void store_to_peer(uint32_t address, float value,
       : "memory");
 }
 
+__device__ inline void store_to_peer(uint32_t address, uint2 words,
+                                     uint32_t barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 "
+      "[%0], {%1, %2}, [%3];" ::"r"(address),
+      "r"(words.x), "r"(words.y), "r"(barrier)
+      : "memory");
+}
+
 __device__ inline void store_to_peer(uint32_t address, float4 values,
                                      uint32_t barrier) {
   asm volatile(

@@ -27,6 +27,8 @@ PER_GRAPH = 3
 MOST_SECONDS = 5
 FEW_ROWS, MANY_ROWS = (1, 2, 5), 130
 INFINITY = 0x7F80
+NO_EXPONENT = 0x807F
+NEAR_ONE = 127
 
 
 @pytest.fixture(autouse=True)
@@ -161,11 +163,13 @@ def parts_of_few_rows() -> Iterator[slice]:
 
 
 def any_bits(name: str, width: int, *ranks: int) -> np.ndarray:
-    """BF16 of every kind: a row in two holds infinities and numbers that are none, of any bits."""
+    """BF16 of every kind, row by row in turn: of any finite bits, of any bits at all, infinities
+    and numbers that are none among them, and near 1, whose squares are finite, too."""
     random = shapes.generator(name, width, *ranks)
     bits = random.integers(0, 1 << 16, (MANY_ROWS, width), np.uint16)
     is_finite = bits & INFINITY != INFINITY
-    bits[::2] = np.where(is_finite[::2], bits[::2], 0x8000)
+    bits[::3] = np.where(is_finite[::3], bits[::3], 0x8000)
+    bits[2::3] = bits[2::3] & NO_EXPONENT | random.integers(NEAR_ONE - 8, NEAR_ONE, width) << 7
     return bits
 
 

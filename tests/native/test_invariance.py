@@ -14,7 +14,7 @@ from tools.bindings.facts import FACTS
 DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 NUM_ROWS = 2 * shapes.TILE + 3
 WIDTH = 75
-ROW_WIDTHS = (WIDTH, 1024, 5120, 9000, 12288)
+ROW_WIDTHS = (WIDTH, 1017, 1024, 5120, 9000, 12288)
 PARTS = (slice(0, 1), slice(7, 20), slice(31, 33), slice(NUM_ROWS - 1, NUM_ROWS), slice(None))
 
 

@@ -20,7 +20,7 @@ struct QuantiseRows {
 
 template <int32_t num_chunks, bool aligned, int32_t parts>
 __device__ void quantise_row(const QuantiseRows& args, int32_t row,
-                             rows::MeasureBuffer& buffer, int32_t turn) {
+                             rows::MeasureBuffer& buffer, int32_t parity) {
   const __nv_bfloat16* input = args.input + int64_t{row} * args.width;
   rows::Bf16Chunk chunks[num_chunks];
   rows::RowMeasure own = {0.0f, 0u};
@@ -32,7 +32,7 @@ __device__ void quantise_row(const QuantiseRows& args, int32_t row,
   for (int32_t i = 0; i < num_chunks; ++i)
     own.largest_bits =
         max(own.largest_bits, largest_bits(rows::widen(chunks[i])));
-  rows::RowMeasure whole = rows::row_measure<parts>(own, buffer, turn);
+  rows::RowMeasure whole = rows::row_measure<parts>(own, buffer, parity);
   write_codes<num_chunks, aligned, parts>(
       [&](int32_t i) { return rows::widen(chunks[i]); },
       __uint_as_float(whole.largest_bits), args.width,
@@ -45,16 +45,17 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
   __shared__ rows::MeasureBuffer buffer;
   const bool has_few = args.num_tokens <= kFewRows;
   if (has_few) ptx::let_successor_start();
-  rows::begin_measures<parts>(buffer);
+  rows::begin_measure<parts>(buffer);
   ptx::wait_for_predecessor();
   if (!has_few) ptx::let_successor_start();
-  int32_t turn = 0;
+  int32_t parity = 0;
   for (int32_t row = rows::group_of_block<parts>(); row < args.num_tokens;
        row += rows::num_groups<parts>()) {
-    rows::prefetch_next<aligned, parts>(args.input, row, args.num_tokens,
-                                        args.width);
-    quantise_row<num_chunks, aligned, parts>(args, row, buffer, turn);
-    ++turn;
+    if constexpr (parts == 1)
+      rows::prefetch_next<aligned>(args.input, row, args.num_tokens,
+                                   args.width);
+    quantise_row<num_chunks, aligned, parts>(args, row, buffer, parity);
+    parity ^= 1;
   }
 }
 
@@ -86,7 +87,7 @@ void quantise(const Context& context, const glm_quantise_args& args) {
                         static_cast<const __nv_bfloat16*>(args.input),
                         args.codes, args.row_scale};
   const rows::RowShape shape = rows::small_shape_of(kWhere, args.width);
-  if (rows::has_parts(shape, args.num_tokens))
+  if (rows::has_parts(context, shape, args.num_tokens))
     return launch_parts<rows::kPartsOfFewRows, 1, 3>(context, given, shape);
   launch_parts<1, 1, 3, 4, 8>(context, given, shape);
 }

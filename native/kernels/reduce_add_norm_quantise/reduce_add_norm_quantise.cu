@@ -95,7 +95,7 @@ __device__ void write_codes_to_ranks(const NormRows& args, ValuesOf&& values_of,
 template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ void norm_row(const NormRows& args, int32_t row,
                          const FloatChunk (&weight)[num_chunks],
-                         rows::MeasureBuffer& buffer, int32_t turn) {
+                         rows::MeasureBuffer& buffer, int32_t parity) {
   const int32_t kept = norm::kept_row<world_size, way>(row);
   int64_t offset = int64_t{kept} * args.width;
   Bf16Chunk chunks[num_chunks];
@@ -107,7 +107,7 @@ __device__ void norm_row(const NormRows& args, int32_t row,
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i) measure(chunks[i], weight[i], own);
   rows::RowMeasure whole =
-      rows::row_measure<norm::kParts<way>>(own, buffer, turn);
+      rows::row_measure<norm::kParts<way>>(own, buffer, parity);
   float factor =
       rsqrtf(whole.square_sum / static_cast<float>(args.width) + args.epsilon);
   auto values_of = [&](int32_t i) {
@@ -159,14 +159,14 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
   __shared__ rows::MeasureBuffer buffer;
   const bool has_few = args.num_tokens <= kFewRows;
   if (has_few) ptx::let_successor_start();
-  rows::begin_measures<norm::kParts<way>>(buffer);
+  rows::begin_measure<norm::kParts<way>>(buffer);
   FloatChunk weight[num_chunks];
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     weight[i] = rows::load_floats<aligned>(
         args.weight, norm::chunk_begin<way>(i), args.width);
   const int32_t first = norm::first_row<world_size, way>(args.exchange);
-  int32_t turn = 0;
+  int32_t parity = 0;
 #pragma unroll 1
   for (int32_t row = first; row < args.num_tokens;
        row += norm::rows_apart<world_size, way>()) {
@@ -180,8 +180,8 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
       if (!args.exchange.is_sent)
         norm::send_before<world_size, way, num_chunks, aligned>(args, row);
     norm_row<world_size, way, num_chunks, aligned>(args, row, weight, buffer,
-                                                   turn);
-    ++turn;
+                                                   parity);
+    parity ^= 1;
   }
   if constexpr (way == Way::scattered) __threadfence_system();
 }
@@ -266,7 +266,8 @@ void launch_ranks(const Context& context, const NormRows& given,
       return launch_chunks<work, first, Way::by_owners, 1, most>(context, given,
                                                                  shape);
   if constexpr (work == Work::norm)
-    if (rows::has_parts(shape, given.num_tokens, kMostExchangedRowsInParts))
+    if (rows::has_parts(context, shape, given.num_tokens,
+                        kMostExchangedRowsInParts))
       return launch_chunks<work, first, Way::in_parts, 1, most>(context, given,
                                                                 shape);
   if constexpr (work != Work::adding)
@@ -366,7 +367,7 @@ void reduce_add_norm_quantise(const Context& context,
     return reduce_rows(context, args);
   const NormRows given = rows_of(args, 0, 0, args.num_tokens);
   const rows::RowShape shape = rows::shape_of(kWhere, args.hidden_size);
-  if (rows::has_parts(shape, args.num_tokens))
+  if (rows::has_parts(context, shape, args.num_tokens))
     return launch_chunks<Work::norm, 1, Way::in_parts, 1, 2>(context, given,
                                                              shape);
   launch_chunks<Work::norm, 1, Way::to_all, 1, 2, 4, 8>(context, given, shape);

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "native/kernels/rows/parts.hpp"
 #include "native/ptx/bulk_copy.hpp"
 
 namespace glm::kernels::rows {
@@ -19,10 +18,10 @@ __device__ inline void prefetch_row(const __nv_bfloat16* rows, int32_t row,
                      static_cast<uint32_t>(width * sizeof(__nv_bfloat16)));
 }
 
-template <bool aligned, int32_t parts = 1>
+template <bool aligned>
 __device__ inline void prefetch_next(const __nv_bfloat16* rows, int32_t row,
                                      int32_t num_rows, int64_t width) {
-  const int32_t next = row + num_groups<parts>();
+  const int32_t next = row + static_cast<int32_t>(gridDim.x);
   if (next < num_rows) prefetch_row<aligned>(rows, next, width);
 }
 

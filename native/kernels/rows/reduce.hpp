@@ -6,6 +6,7 @@
 #include "native/kernels/rows/parts.hpp"
 #include "native/kernels/rows/shape.hpp"
 #include "native/ptx/cluster.hpp"
+#include "native/ptx/peer_store.hpp"
 
 namespace glm::kernels::rows {
 
@@ -19,7 +20,7 @@ struct RowMeasure {
 
 struct MeasureBuffer {
   RowMeasure warps[2][kMaxWarps];
-  uint64_t complete[2];
+  uint64_t complete;
 };
 
 __device__ inline uint32_t magnitude_bits(float value) {
@@ -34,43 +35,49 @@ __device__ inline RowMeasure warp_measure(RowMeasure own) {
   return own;
 }
 
-template <int32_t parts = 1>
-__device__ inline void begin_measures(MeasureBuffer& buffer) {
+template <int32_t parts>
+__device__ inline int32_t warps_of_row() {
+  return row_threads<parts>() / kWarpThreads;
+}
+
+template <int32_t parts>
+__device__ inline void begin_measure(MeasureBuffer& buffer) {
   if constexpr (parts > 1) {
-    if (threadIdx.x < 2) ptx::barrier_init(&buffer.complete[threadIdx.x], 1);
-    ptx::barrier_init_fence();
+    if (threadIdx.x == 0) {
+      ptx::barrier_init(&buffer.complete, 1);
+      ptx::barrier_init_fence();
+      ptx::barrier_expect(&buffer.complete,
+                          warps_of_row<parts>() * sizeof(RowMeasure));
+    }
     ptx::cluster_arrive();
     ptx::cluster_wait();
   }
 }
 
 template <int32_t parts>
-__device__ inline void send_to_parts(const RowMeasure& of_warp,
-                                     const RowMeasure& place,
-                                     const uint64_t& complete) {
+__device__ inline void share_with_parts(const RowMeasure& of_warp,
+                                        const RowMeasure& place,
+                                        MeasureBuffer& buffer) {
   const uint32_t part = threadIdx.x % kWarpThreads;
-  if (part >= parts) return;
-  ptx::store_to_peer(
-      ptx::peer_address(&place, part),
-      make_uint2(__float_as_uint(of_warp.square_sum), of_warp.largest_bits),
-      ptx::peer_address(&complete, part));
+  if (part < parts)
+    ptx::store_to_peer(
+        ptx::peer_address(&place, part),
+        make_uint2(__float_as_uint(of_warp.square_sum), of_warp.largest_bits),
+        ptx::peer_address(&buffer.complete, part));
+  ptx::wait_for_peers(&buffer.complete, 0);
 }
 
 template <int32_t parts = 1>
 __device__ inline RowMeasure row_measure(RowMeasure own, MeasureBuffer& buffer,
-                                         int32_t turn) {
+                                         int32_t parity) {
   const int32_t lane = threadIdx.x % kWarpThreads;
-  const int32_t num_warps = row_threads<parts>() / kWarpThreads;
-  RowMeasure* of_warps = buffer.warps[turn % 2];
-  uint64_t* complete = &buffer.complete[turn % 2];
-  if (parts > 1 && threadIdx.x == 0)
-    ptx::barrier_expect(complete, num_warps * sizeof(RowMeasure));
+  const int32_t num_warps = warps_of_row<parts>();
   own = warp_measure(own);
   if (num_warps == 1) return own;
+  RowMeasure* of_warps = buffer.warps[parity];
   RowMeasure& place = of_warps[row_thread<parts>() / kWarpThreads];
   if constexpr (parts > 1) {
-    send_to_parts<parts>(own, place, *complete);
-    ptx::wait_for_peers(complete, turn / 2 % 2);
+    share_with_parts<parts>(own, place, buffer);
   } else {
     if (lane == 0) place = own;
     __syncthreads();

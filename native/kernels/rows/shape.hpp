@@ -32,9 +32,10 @@ struct RowShape {
   }
 };
 
-inline bool has_parts(const RowShape& shape, int64_t num_rows,
-                      int64_t most_rows = kMostRowsInParts) {
-  return num_rows <= most_rows && shape.num_chunks <= kMostChunksInParts &&
+inline bool has_parts(const Context& context, const RowShape& shape,
+                      int64_t num_rows, int64_t most_rows = kMostRowsInParts) {
+  return num_rows <= most_rows && num_rows <= context.num_multiprocessors &&
+         shape.num_chunks <= kMostChunksInParts &&
          shape.num_threads % (kPartsOfFewRows * kWarpThreads) == 0;
 }
 
