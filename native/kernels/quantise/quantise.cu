@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
   ptx::wait_for_predecessor();
   if (!has_few) ptx::let_successor_start();
   int32_t parity = 0;
-  for (int32_t row = rows::group_of_block<parts>(); row < args.num_tokens;
-       row += rows::num_groups<parts>()) {
+  for (int32_t row = rows::cluster_of_block<parts>(); row < args.num_tokens;
+       row += rows::num_clusters<parts>()) {
     if constexpr (parts == 1)
       rows::prefetch_next<aligned>(args.input, row, args.num_tokens,
                                    args.width);

@@ -38,13 +38,13 @@ __device__ inline int32_t kept_row(int32_t row) {
 
 template <int32_t world_size, Way way>
 __device__ inline int32_t first_row(const Exchange& exchange) {
-  const int32_t group = rows::group_of_block<kParts<way>>();
-  return way == Way::scattered ? group * world_size + exchange.rank : group;
+  const int32_t cluster = rows::cluster_of_block<kParts<way>>();
+  return way == Way::scattered ? cluster * world_size + exchange.rank : cluster;
 }
 
 template <int32_t world_size, Way way>
 __device__ inline int32_t rows_apart() {
-  return rows::num_groups<kParts<way>>() *
+  return rows::num_clusters<kParts<way>>() *
          (way == Way::scattered ? world_size : 1);
 }
 
@@ -83,14 +83,14 @@ __device__ inline void send_rows(const NormRows& args, int32_t first,
                                  int32_t count) {
 #pragma unroll 1
   for (int32_t row = first; row < args.num_tokens && count > 0;
-       row += rows::num_groups<kParts<way>>(), --count)
+       row += rows::num_clusters<kParts<way>>(), --count)
     send_row<world_size, way, num_chunks, aligned>(args, row);
 }
 
 template <int32_t world_size, Way way, int32_t num_chunks, bool aligned>
 __device__ inline void send_before(const NormRows& args, int32_t row) {
-  const int32_t begun = kRowsUnderWay * rows::num_groups<kParts<way>>();
-  const bool is_first = row == rows::group_of_block<kParts<way>>();
+  const int32_t begun = kRowsUnderWay * rows::num_clusters<kParts<way>>();
+  const bool is_first = row == rows::cluster_of_block<kParts<way>>();
   send_rows<world_size, way, num_chunks, aligned>(
       args, is_first ? row : row + begun, is_first ? kRowsUnderWay + 1 : 1);
 }

@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
     weight[i] = rows::load_floats<aligned>(
         args.weight, norm::chunk_begin<way>(i), args.width);
   const int32_t first = norm::first_row<world_size, way>(args.exchange);
-  int32_t parity = 0;
+  int32_t turn = 0;
 #pragma unroll 1
   for (int32_t row = first; row < args.num_tokens;
        row += norm::rows_apart<world_size, way>()) {
@@ -180,8 +180,8 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
       if (!args.exchange.is_sent)
         norm::send_before<world_size, way, num_chunks, aligned>(args, row);
     norm_row<world_size, way, num_chunks, aligned>(args, row, weight, buffer,
-                                                   parity);
-    parity ^= 1;
+                                                   turn % 2);
+    ++turn;
   }
   if constexpr (way == Way::scattered) __threadfence_system();
 }

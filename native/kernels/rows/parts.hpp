@@ -8,12 +8,12 @@ namespace glm::kernels::rows {
 constexpr int32_t kPartsOfFewRows = 4;
 
 template <int32_t parts>
-__device__ inline int32_t group_of_block() {
+__device__ inline int32_t cluster_of_block() {
   return static_cast<int32_t>(blockIdx.x) / parts;
 }
 
 template <int32_t parts>
-__device__ inline int32_t num_groups() {
+__device__ inline int32_t num_clusters() {
   return static_cast<int32_t>(gridDim.x) / parts;
 }
 

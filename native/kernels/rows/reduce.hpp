@@ -74,8 +74,7 @@ __device__ inline RowMeasure row_measure(RowMeasure own, MeasureBuffer& buffer,
   const int32_t num_warps = warps_of_row<parts>();
   own = warp_measure(own);
   if (num_warps == 1) return own;
-  RowMeasure* of_warps = buffer.warps[parity];
-  RowMeasure& place = of_warps[row_thread<parts>() / kWarpThreads];
+  RowMeasure& place = buffer.warps[parity][row_thread<parts>() / kWarpThreads];
   if constexpr (parts > 1) {
     share_with_parts<parts>(own, place, buffer);
   } else {
@@ -83,7 +82,7 @@ __device__ inline RowMeasure row_measure(RowMeasure own, MeasureBuffer& buffer,
     __syncthreads();
   }
   RowMeasure whole = {0.0f, 0u};
-  if (lane < num_warps) whole = of_warps[lane];
+  if (lane < num_warps) whole = buffer.warps[parity][lane];
   return warp_measure(whole);
 }
 
