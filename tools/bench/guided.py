@@ -10,6 +10,7 @@ import json
 import random
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import click
 from glm_engine.bench.costs import config_path
 from glm_engine.engine import Engine, EngineOptions, Request
 from glm_engine.grammar import GrammarCompiler
+from glm_engine.requests import Event
 from glm_engine.server.guides import NUM_THREADS, Guide, Wave
 from glm_engine.tokenizer import TOKENIZER_FILE, GlmTokenizer
 
@@ -36,6 +38,7 @@ class Stream:
     guide: Guide | None
     request_id: int = 0
     num_tokens: int = 0
+    is_over: bool = False
 
 
 def widened(source: Path, vocab_size: int, target: Path) -> Path:
@@ -91,12 +94,17 @@ class Run:
     def refuse(self, _stream: Stream, error: Exception) -> None:
         self.refused.append(error)
 
-    def take(self, pool: ThreadPoolExecutor) -> None:
+    def events(self) -> Iterator[tuple[Stream, Event]]:
         self.engine.wait(PATIENCE_SECONDS)
-        tokens = {}
         for event in self.engine.poll():
             stream = self.streams[event.request_id]
-            if event.kind != "token":
+            stream.is_over = event.kind != "token"
+            yield stream, event
+
+    def take(self, pool: ThreadPoolExecutor) -> None:
+        tokens = {}
+        for stream, event in self.events():
+            if stream.is_over:
                 continue
             stream.num_tokens += 1
             if stream.guide is not None and stream.num_tokens < self.num_tokens:
@@ -132,9 +140,8 @@ class Run:
     def end(self, pool: ThreadPoolExecutor) -> None:
         for request_id in self.streams:
             self.engine.cancel_quietly(request_id)
-        while self.engine.info()["live_requests"]:
-            self.engine.wait(PATIENCE_SECONDS)
-            self.engine.poll()
+        while not all(stream.is_over for stream in self.streams.values()):
+            list(self.events())
         pool.shutdown()
 
 
