@@ -51,7 +51,7 @@ WORKSPACE = {
     "max_sequences": 256,
     "max_context": 4096,
     "max_logit_rows": 256,
-    "hidden_size": 8208,
+    "hidden_size": 12288,
     "num_heads": 24,
     "num_kv_heads": 3,
     "head_dim": 128,
