@@ -18,7 +18,7 @@ struct QuantiseRows {
   float* row_scale;
 };
 
-template <int32_t num_chunks, bool aligned, int32_t parts>
+template <int32_t num_chunks, bool aligned>
 __device__ void quantise_row(const QuantiseRows& args, int32_t row,
                              rows::MeasureBuffer& buffer, int32_t parity) {
   const __nv_bfloat16* input = args.input + int64_t{row} * args.width;
@@ -27,51 +27,32 @@ __device__ void quantise_row(const QuantiseRows& args, int32_t row,
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     chunks[i] = rows::load<rows::Bf16Chunk, __nv_bfloat16, aligned>(
-        input, rows::chunk_begin<parts>(i), args.width);
+        input, rows::chunk_begin(i), args.width);
 #pragma unroll
   for (int32_t i = 0; i < num_chunks; ++i)
     own.largest_bits =
         max(own.largest_bits, largest_bits(rows::widen(chunks[i])));
-  rows::RowMeasure whole = rows::row_measure<parts>(own, buffer, parity);
-  write_codes<num_chunks, aligned, parts>(
+  rows::RowMeasure whole = rows::row_measure(own, buffer, parity);
+  write_codes<num_chunks, aligned>(
       [&](int32_t i) { return rows::widen(chunks[i]); },
       __uint_as_float(whole.largest_bits), args.width,
       args.codes + int64_t{row} * args.width, args.row_scale + row);
 }
 
-template <int32_t num_chunks, bool aligned, int32_t parts>
+template <int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads)
     quantise_rows(QuantiseRows args) {
   __shared__ rows::MeasureBuffer buffer;
   const bool has_few = args.num_tokens <= kFewRows;
   if (has_few) ptx::let_successor_start();
-  rows::begin_measure<parts>(buffer);
   ptx::wait_for_predecessor();
   if (!has_few) ptx::let_successor_start();
   int32_t parity = 0;
-  for (int32_t row = rows::cluster_of_block<parts>(); row < args.num_tokens;
-       row += rows::num_clusters<parts>()) {
-    if constexpr (parts == 1)
-      rows::prefetch_next<aligned>(args.input, row, args.num_tokens,
-                                   args.width);
-    quantise_row<num_chunks, aligned, parts>(args, row, buffer, parity);
+  for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x) {
+    rows::prefetch_next<aligned>(args.input, row, args.num_tokens, args.width);
+    quantise_row<num_chunks, aligned>(args, row, buffer, parity);
     parity ^= 1;
   }
-}
-
-template <int32_t parts, int32_t... num_chunks>
-void launch_parts(const Context& context, const QuantiseRows& given,
-                  const rows::RowShape& shape) {
-  const bool aligned =
-      rows::are_aligned(given.width, {given.input, given.codes});
-  rows::with_chunks<num_chunks...>(
-      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        rows::launch_rows(kWhere, context, given.num_tokens,
-                          shape.in_parts(parts),
-                          quantise_rows<decltype(chunks)::value,
-                                        decltype(is_fast)::value, parts>,
-                          given);
-      });
 }
 
 }
@@ -87,9 +68,14 @@ void quantise(const Context& context, const glm_quantise_args& args) {
                         static_cast<const __nv_bfloat16*>(args.input),
                         args.codes, args.row_scale};
   const rows::RowShape shape = rows::small_shape_of(kWhere, args.width);
-  if (rows::has_parts(context, shape, args.num_tokens))
-    return launch_parts<rows::kPartsOfFewRows, 1, 3>(context, given, shape);
-  launch_parts<1, 1, 3, 4, 8>(context, given, shape);
+  const bool aligned = rows::are_aligned(args.width, {args.input, args.codes});
+  rows::with_chunks<1, 3, 4, 8>(
+      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+        auto kernel =
+            quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
+        rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
+                          given);
+      });
 }
 
 int64_t quantise_scratch_bytes(const glm_workspace_shape&) { return 0; }

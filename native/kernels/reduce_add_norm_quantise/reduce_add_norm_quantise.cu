@@ -13,7 +13,6 @@ namespace {
 
 constexpr char kWhere[] = "reduce_add_norm_quantise";
 constexpr int32_t kFewRows = 16;
-constexpr int64_t kMostExchangedRowsInParts = 2;
 constexpr int32_t kMostReducedChunks = 2;
 constexpr int32_t kMostReducedWidth =
     kMostReducedChunks * rows::kMaxThreads * rows::kChunkElements;
@@ -266,8 +265,7 @@ void launch_ranks(const Context& context, const NormRows& given,
       return launch_chunks<work, first, Way::by_owners, 1, most>(context, given,
                                                                  shape);
   if constexpr (work == Work::norm)
-    if (rows::has_parts(context, shape, given.num_tokens,
-                        kMostExchangedRowsInParts))
+    if (rows::has_parts(context, shape, given.num_tokens))
       return launch_chunks<work, first, Way::in_parts, 1, most>(context, given,
                                                                 shape);
   if constexpr (work != Work::adding)

@@ -18,8 +18,8 @@ constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kMaxThreads = 1024;
 constexpr int32_t kSmallThreads = 512;
 constexpr int32_t kMaxChunks = 8;
-constexpr int32_t kMostChunksInParts = 3;
-constexpr int64_t kMostRowsInParts = 32;
+constexpr int32_t kMostChunksInParts = 2;
+constexpr int64_t kMostRowsInParts = 2;
 constexpr int32_t kMaxWidth = kMaxThreads * kMaxChunks * kChunkElements;
 
 struct RowShape {
@@ -33,8 +33,9 @@ struct RowShape {
 };
 
 inline bool has_parts(const Context& context, const RowShape& shape,
-                      int64_t num_rows, int64_t most_rows = kMostRowsInParts) {
-  return num_rows <= most_rows && num_rows <= context.num_multiprocessors &&
+                      int64_t num_rows) {
+  return num_rows <= kMostRowsInParts &&
+         num_rows <= context.num_multiprocessors &&
          shape.num_chunks <= kMostChunksInParts &&
          shape.num_threads % (kPartsOfFewRows * kWarpThreads) == 0;
 }
