@@ -1,6 +1,7 @@
 """The whole forward pass of glm4_moe in numpy, with every stage's input and output on request."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -104,10 +105,9 @@ def read_layer(checkpoint: Checkpoint, number: int, dtype: type) -> Layer:
         checkpoint.vector(f"{prefix}.mlp.gate.weight", dtype),
         checkpoint.vector(f"{prefix}.mlp.gate.e_score_correction_bias", dtype),
     )
-    experts = [
-        read_feed_forward(checkpoint, f"{prefix}.mlp.experts.{expert}", dtype)
-        for expert in range(config["n_routed_experts"])
-    ]
+    names = [f"{prefix}.mlp.experts.{expert}" for expert in range(config["n_routed_experts"])]
+    with ThreadPoolExecutor() as threads:
+        experts = list(threads.map(lambda name: read_feed_forward(checkpoint, name, dtype), names))
     shared = None
     if config["n_shared_experts"]:
         shared = read_feed_forward(checkpoint, f"{prefix}.mlp.shared_experts", dtype)
