@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "native/ptx/bfloat16.hpp"
+
 namespace glm::ptx {
 
 struct Fragments {
@@ -73,8 +75,8 @@ __device__ inline uint32_t finite_halves(float low, float high) {
 }
 
 __device__ inline uint32_t halves_of_bf16(uint32_t pair) {
-  return finite_halves(__uint_as_float(pair << 16),
-                       __uint_as_float(pair & 0xFFFF0000u));
+  const float2 values = floats_of_bfloat16s(pair);
+  return finite_halves(values.x, values.y);
 }
 
 __device__ inline uint32_t halves(float low, float high) {
