@@ -47,11 +47,12 @@ __device__ inline void finish_down(const Frame& frame, const Unit& unit) {
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
 __device__ inline void finish_unit(const Frame& frame, const Unit& unit,
-                                   int32_t index, int32_t thread) {
+                                   int32_t thread) {
   if (unit.phase == Phase::gate_up)
     return finish_gate_up<dtype, max_columns>(frame, unit, thread);
+  bool is_shared = unit.phase == Phase::shared_combine;
   run_combine<rows>(frame, unit, thread / kWarpThreads,
-                    frame.num_combine_warps(index));
+                    kFinishWarps + (is_shared ? kProductWarps : 0));
 }
 
 template <int32_t dtype, int32_t rows, int32_t max_columns>
@@ -61,16 +62,15 @@ __device__ inline void finish_units(const Frame& frame) {
   int32_t thread = threadIdx.x - kFinishWarp * kWarpThreads;
   int32_t reporter = 0;
   while (true) {
-    int32_t index = read_unit(queue, cursor);
-    if (index == kNoUnit) return;
-    Unit unit = frame.unit_at(index);
+    Unit unit = read_unit(queue, cursor);
+    if (unit.phase == Phase::end) return;
     bool is_down = unit.phase == Phase::down;
     bool is_own = !is_down || reporter == thread / kWarpThreads;
     if (is_down) reporter = (reporter + 1) % kFinishWarps;
     if (is_own) {
       ptx::barrier_wait(&queue.stored[cursor.stage], cursor.parity);
       if (!is_down)
-        finish_unit<dtype, rows, max_columns>(frame, unit, index, thread);
+        finish_unit<dtype, rows, max_columns>(frame, unit, thread);
       else if (thread % kWarpThreads == 0)
         finish_down(frame, unit);
     }

@@ -85,22 +85,20 @@ __device__ inline void stream_weights(const Frame& frame, uint32_t epoch) {
   products::RingCursor queue;
   products::RingCursor ring;
   Flight flight(frame.p.num_in_flight);
-  int32_t num_units = frame.num_units();
   int32_t index = blockIdx.x;
   uint32_t taken = 0;
   while (true) {
     taken = atomicAdd(&frame.p.control->next_unit, 1u);
-    bool is_unit = index < num_units;
-    push_unit(frame.shared.queue, queue, is_unit ? index : kNoUnit);
-    if (!is_unit) break;
     Unit unit = frame.unit_at(index);
+    push_unit(frame.shared.queue, queue, unit);
+    if (unit.phase == Phase::end) break;
     if (has_height<rows, down_rows>(unit))
       stream_unit<rows>(frame, ring, flight, unit);
-    else if (unit.phase != Phase::combine)
+    else if (!unit.is_combine())
       stream_unit<down_rows>(frame, ring, flight, unit);
     index = static_cast<int32_t>(gridDim.x + taken);
   }
-  if (taken == num_units + gridDim.x - 1) close_epoch(frame, epoch);
+  if (taken == frame.num_units() + gridDim.x - 1) close_epoch(frame, epoch);
 }
 
 template <int32_t max_columns>
@@ -221,13 +219,12 @@ __device__ inline void load_tokens(const Frame& frame) {
   UnitQueue& queue = frame.shared.queue;
   while (true) {
     int32_t slot = cursor.stage;
-    int32_t index = pop_unit(queue, cursor);
-    if (index == kNoUnit) break;
-    Unit unit = frame.unit_at(index);
+    Unit unit = pop_unit(queue, cursor);
+    if (unit.phase == Phase::end) break;
     if (has_height<rows, down_rows>(unit))
       load_unit_tokens<rows, max_columns>(frame, ring, encoded, unit,
                                           queue.token_scale[slot]);
-    else if (unit.phase != Phase::combine)
+    else if (!unit.is_combine())
       load_unit_tokens<down_rows, max_columns>(frame, ring, encoded, unit,
                                                queue.token_scale[slot]);
     ptx::warp_arrive(&queue.scaled[slot]);

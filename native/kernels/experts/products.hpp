@@ -193,17 +193,16 @@ __device__ inline void run_units(const Frame& frame) {
   int32_t team = 0;
   while (true) {
     Work work = {{}, queue.stage, queue.parity};
-    int32_t index = pop_unit(frame.shared.queue, queue);
-    if (index == kNoUnit) return;
-    work.unit = frame.unit_at(index);
-    bool is_combine = work.unit.phase == Phase::combine;
+    work.unit = pop_unit(frame.shared.queue, queue);
+    if (work.unit.phase == Phase::end) return;
+    bool is_combine = work.unit.is_combine();
     bool is_own = GateUp::kSharesUnits || team == own_team();
     if (has_height<rows, down_rows>(work.unit))
       run_product_unit<dtype, GateUp>(frame, ring, turn, work, is_own);
     else if (!is_combine)
       run_product_unit<dtype, Down>(frame, ring, turn, work, is_own);
     if (is_own) report_stored(frame.shared.queue, work.slot);
-    if (is_combine && frame.is_shared_combine(index))
+    if (work.unit.phase == Phase::shared_combine)
       run_combine<down_rows>(frame, work.unit,
                              kFinishWarps + threadIdx.x / kWarpThreads,
                              kFinishWarps + kProductWarps);

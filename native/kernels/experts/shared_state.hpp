@@ -24,7 +24,6 @@ constexpr int32_t kFinishThreads = kFinishWarps * kWarpThreads;
 constexpr int32_t kNumWarps = kFinishWarp + kFinishWarps;
 constexpr int32_t kNumThreads = kNumWarps * kWarpThreads;
 constexpr int32_t kQueueUnits = 8;
-constexpr int32_t kNoUnit = -1;
 constexpr uint32_t kWholeWarp = 0xFFFFFFFFu;
 
 struct RingBarriers {
@@ -46,18 +45,31 @@ struct ExpertList {
   uint16_t unused;
 };
 
+enum class Phase : int32_t { gate_up, down, combine, shared_combine, end };
+
+struct alignas(16) Unit {
+  Phase phase;
+  int32_t list;
+  int32_t row_unit;
+  int32_t group;
+
+  __device__ bool is_combine() const {
+    return phase == Phase::combine || phase == Phase::shared_combine;
+  }
+};
+
 struct UnitQueue {
+  Unit unit[kQueueUnits];
   uint64_t full[kQueueUnits];
   uint64_t empty[kQueueUnits];
   uint64_t stored[kQueueUnits];
   uint64_t scaled[kQueueUnits];
-  int32_t unit[kQueueUnits];
   float token_scale[kQueueUnits][kMaxListTokens];
 };
 
 struct SharedState {
-  RingBarriers ring;
   UnitQueue queue;
+  RingBarriers ring;
   uint64_t turn[kTeams];
   ExpertMatrices matrices[2];
   ExpertList lists[kMaxLists];
@@ -70,19 +82,9 @@ struct SharedState {
   uint32_t warp_totals[kProductWarps];
 };
 
-enum class Phase { gate_up, down, combine };
-
-struct Unit {
-  Phase phase;
-  int32_t list;
-  int32_t row_unit;
-  int32_t group;
-};
-
 template <int32_t rows, int32_t down_rows>
 __device__ inline bool has_height(const Unit& unit) {
-  return rows == down_rows ? unit.phase != Phase::combine
-                           : unit.phase == Phase::gate_up;
+  return rows == down_rows ? !unit.is_combine() : unit.phase == Phase::gate_up;
 }
 
 __device__ inline int32_t own_team() { return threadIdx.x / kTeamThreads; }
@@ -156,14 +158,14 @@ struct Frame {
     int32_t first = num_units() - bands * p.rows_per_band * p.num_groups;
     return p.shares_last_combine && index >= first;
   }
-  __device__ int32_t num_combine_warps(int32_t index) const {
-    return is_shared_combine(index) ? kFinishWarps + kProductWarps
-                                    : kFinishWarps;
-  }
   __device__ Unit unit_at(int32_t index) const {
+    if (index >= num_units()) return {Phase::end, 0, 0, 0};
     int32_t down = index - num_gate_up_units();
-    if (down >= 0) return down_or_combine_at(down);
-    return gate_up_at(index);
+    if (down < 0) return gate_up_at(index);
+    Unit unit = down_or_combine_at(down);
+    if (unit.phase == Phase::combine && is_shared_combine(index))
+      unit.phase = Phase::shared_combine;
+    return unit;
   }
   __device__ Unit gate_up_at(int32_t index) const {
     int32_t tiles = p.routed.gate_up.num_row_units;
@@ -245,19 +247,23 @@ __device__ inline void init_slot(UnitQueue& queue, int32_t slot,
 }
 
 __device__ inline void push_unit(UnitQueue& queue, products::RingCursor& cursor,
-                                 int32_t unit) {
+                                 const Unit& unit) {
   ptx::barrier_wait(&queue.empty[cursor.stage], cursor.parity ^ 1);
   queue.unit[cursor.stage] = unit;
   ptx::barrier_arrive(&queue.full[cursor.stage]);
   cursor.advance(kQueueUnits);
 }
 
-__device__ inline int32_t read_unit(UnitQueue& queue,
-                                    const products::RingCursor& cursor) {
+__device__ inline Unit read_unit(UnitQueue& queue,
+                                 const products::RingCursor& cursor) {
   ptx::barrier_wait(&queue.full[cursor.stage], cursor.parity);
-  int32_t unit = 0;
+  Unit unit = {};
   if (threadIdx.x % kWarpThreads == 0) unit = queue.unit[cursor.stage];
-  return __shfl_sync(kWholeWarp, unit, 0);
+  return {static_cast<Phase>(
+              __shfl_sync(kWholeWarp, static_cast<int32_t>(unit.phase), 0)),
+          __shfl_sync(kWholeWarp, unit.list, 0),
+          __shfl_sync(kWholeWarp, unit.row_unit, 0),
+          __shfl_sync(kWholeWarp, unit.group, 0)};
 }
 
 __device__ inline void release_unit(UnitQueue& queue,
@@ -268,9 +274,9 @@ __device__ inline void release_unit(UnitQueue& queue,
   cursor.advance(kQueueUnits);
 }
 
-__device__ inline int32_t pop_unit(UnitQueue& queue,
-                                   products::RingCursor& cursor) {
-  int32_t unit = read_unit(queue, cursor);
+__device__ inline Unit pop_unit(UnitQueue& queue,
+                                products::RingCursor& cursor) {
+  Unit unit = read_unit(queue, cursor);
   release_unit(queue, cursor);
   return unit;
 }
