@@ -21,7 +21,11 @@ MOST_OF_PROBLEM = 500
 
 
 class Renderer:
-    """Answers with one template, which is its first question."""
+    """Answers with one template, which is its first question.
+
+    A template that wants more memory than it may have ends the process, as one does that takes
+    more time: neither has an answer.
+    """
 
     template = None
 
@@ -31,6 +35,8 @@ class Renderer:
                 self.template = compiled(question)
                 return {"text": ""}
             text = self.template.render(**question)
+        except MemoryError:
+            raise
         except Exception as error:
             return {"problem": line_of(error)}
         if len(text) > MOST_CHARACTERS:

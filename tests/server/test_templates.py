@@ -11,6 +11,7 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 NESTED = "{% for a in range(99999) %}" * 4 + "x" + "{% endfor %}" * 4
 TEMPLATE = (
     "{% if messages[0].content == 'loop' %}" + NESTED + "{% endif %}"
+    "{% if messages[0].content == 'grow' %}{{ 'x' * (1024 ** 3) }}{% endif %}"
     "{% if messages[0].content == 'divide' %}{{ 1 / 0 }}{% endif %}"
     "{% if messages[-1].role == 'assistant' %}{{ 1 / 0 }}{% endif %}"
     "{% if messages | length > 1 %}{{ raise_exception('one message\nat a time') }}{% endif %}"
@@ -20,7 +21,7 @@ TEMPLATE = (
 
 @pytest.fixture
 def server(start_server, tmp_path):
-    """A server on capitals, whose template loops, divides by zero or raises when it is told to."""
+    """A server on capitals, whose template loops, grows, divides by zero or raises when told to."""
     folder = tmp_path / "model"
     folder.mkdir()
     for path in CAPITALS.iterdir():
@@ -48,7 +49,8 @@ def test_faults_of_a_template_are_400_and_the_server_goes_on(server) -> None:
         asked(server, "", "")
     )
     assert "ZeroDivisionError" in refusal_of(asked(server, "divide"))
-    assert "takes more than 2 s or 512 MiB" in refusal_of(asked(server, "loop"))
+    for endless in ("loop", "grow"):
+        assert "takes more than 2 s or 512 MiB" in refusal_of(asked(server, endless))
     assert asked(server, "fine").status_code == 200
     assert server.http.post(COMPLETIONS, json={"prompt": QUESTION}).status_code == 200
 
