@@ -40,22 +40,27 @@ def asked(server, data=READY):
         return status_of(read_until(connection, b"}"))
 
 
-def is_answered(connection):
-    return bool(select.select([connection], [], [], 0)[0])
+def is_answered(connection, seconds=0):
+    return bool(select.select([connection], [], [], seconds)[0])
 
 
-def hold_all_but_the_last_byte(server, data):
-    """Return a connection that has sent the rest of a large request, once the server counts it.
+def send_all_but_the_last_byte(server, data):
+    connection = connect(server)
+    connection.sendall(data[:-1])
+    return connection
+
+
+def hold_a_large_body(server, data):
+    """Return a connection whose body the server counts, all but its last byte.
 
     Of two bodies that come at the same time either may be the one that is refused.
     """
     until = time.monotonic() + PATIENCE_SECONDS
-    holder = None
-    while holder is None or asked(server, data) != 429 or is_answered(holder):
+    holder = send_all_but_the_last_byte(server, data)
+    while asked(server, data) != 429 or is_answered(holder):
         assert time.monotonic() < until
-        if holder is None or is_answered(holder):
-            holder = connect(server)
-            holder.sendall(data[:-1])
+        if is_answered(holder):
+            holder = send_all_but_the_last_byte(server, data)
     return holder
 
 
@@ -104,8 +109,7 @@ def test_when_all_connections_are_busy_the_next_is_told(narrow) -> None:
 def refusal(server):
     """Return what a connection is told before it asks; None where it is taken."""
     with connect(server) as connection:
-        told, _, _ = select.select([connection], [], [], 0.2)
-        return read_all(connection) if told else None
+        return read_all(connection) if is_answered(connection, seconds=0.2) else None
 
 
 def test_half_sent_bodies_take_no_places(narrow) -> None:
@@ -138,7 +142,7 @@ def test_bodies_share_a_budget_and_small_ones_need_none_of_it(narrow) -> None:
     wait_until_idle(narrow)
     size = 900 * KIBIBYTE
     large = post(COMPLETIONS, {"prompt": "x" * size})
-    with hold_all_but_the_last_byte(narrow, large) as holder:
+    with hold_a_large_body(narrow, large) as holder:
         assert asked(narrow, post(COMPLETIONS, {"prompt": QUESTION})) == 200
         holder.sendall(large[-1:])
         assert status_of(read_until(holder, b"}}")) == 400

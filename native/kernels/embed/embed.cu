@@ -64,12 +64,11 @@ template <typename Element>
 void launch_embed(const Context& context, const EmbedRows& args) {
   rows::RowShape shape = rows::shape_of(kWhere, args.width);
   bool aligned = rows::are_aligned(args.width, {args.table, args.residual});
-  rows::with_chunks<1, 2, 4, 8>(
-      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        auto kernel = embed_rows<Element, decltype(chunks)::value,
-                                 decltype(is_fast)::value>;
-        rows::launch_rows(kWhere, context, args.num_tokens, shape, kernel,
-                          args);
+  rows::launch_rows<1, 2, 4, 8>(
+      kWhere, context, args.num_tokens, shape, aligned, args,
+      [](auto chunks, auto is_fast) {
+        return embed_rows<Element, decltype(chunks)::value,
+                          decltype(is_fast)::value>;
       });
 }
 

@@ -69,12 +69,10 @@ void quantise(const Context& context, const glm_quantise_args& args) {
                         args.codes, args.row_scale};
   const rows::RowShape shape = rows::small_shape_of(kWhere, args.width);
   const bool aligned = rows::are_aligned(args.width, {args.input, args.codes});
-  rows::with_chunks<1, 3, 4, 8>(
-      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        auto kernel =
-            quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
-        rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
-                          given);
+  rows::launch_rows<1, 3, 4, 8>(
+      kWhere, context, given.num_tokens, shape, aligned, given,
+      [](auto chunks, auto is_fast) {
+        return quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
       });
 }
 

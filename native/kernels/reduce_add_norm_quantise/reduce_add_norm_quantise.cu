@@ -239,13 +239,11 @@ void launch_chunks(const Context& context, const NormRows& given,
   bool aligned = rows::are_aligned(
       given.width,
       {given.residual, given.delta, given.weight, given.plain, given.codes});
-  rows::with_chunks<num_chunks...>(
-      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        rows::launch_rows(
-            kWhere, context, num_rows, shape.in_parts(norm::kParts<way>),
-            kernel_of<work, world_size, way, decltype(chunks)::value,
-                      decltype(is_fast)::value>(),
-            given);
+  rows::launch_rows<num_chunks...>(
+      kWhere, context, num_rows, shape.in_parts(norm::kParts<way>), aligned,
+      given, [](auto chunks, auto is_fast) {
+        return kernel_of<work, world_size, way, decltype(chunks)::value,
+                         decltype(is_fast)::value>();
       });
 }
 

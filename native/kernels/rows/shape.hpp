@@ -106,11 +106,16 @@ LaunchShape grid_of(const Context& context, const char* where, int64_t num_rows,
           static_cast<uint32_t>(shape.num_parts)};
 }
 
-template <typename Kernel, typename Given>
+template <int32_t... num_chunks, typename Given, typename KernelOf>
 void launch_rows(const char* where, const Context& context, int64_t num_rows,
-                 const RowShape& shape, Kernel kernel, const Given& given) {
-  launch(where, context.stream,
-         grid_of(context, where, num_rows, shape, kernel), kernel, given);
+                 const RowShape& shape, bool aligned, const Given& given,
+                 KernelOf kernel_of) {
+  with_chunks<num_chunks...>(
+      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
+        auto kernel = kernel_of(chunks, is_fast);
+        launch(where, context.stream,
+               grid_of(context, where, num_rows, shape, kernel), kernel, given);
+      });
 }
 
 }

@@ -93,12 +93,10 @@ void swiglu_quantise(const Context& context,
   rows::RowShape shape = rows::small_shape_of(kWhere, args.width);
   bool aligned =
       rows::are_aligned(args.width, {args.gate_up, output.plain, output.codes});
-  rows::with_chunks<1, 3, 4, 8>(
-      shape.num_chunks, aligned, [&](auto chunks, auto is_fast) {
-        auto kernel =
-            gate_rows<decltype(chunks)::value, decltype(is_fast)::value>;
-        rows::launch_rows(kWhere, context, given.num_tokens, shape, kernel,
-                          given);
+  rows::launch_rows<1, 3, 4, 8>(
+      kWhere, context, given.num_tokens, shape, aligned, given,
+      [](auto chunks, auto is_fast) {
+        return gate_rows<decltype(chunks)::value, decltype(is_fast)::value>;
       });
 }
 
