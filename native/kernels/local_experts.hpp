@@ -24,6 +24,11 @@ struct LocalExperts {
       return index;
     return id == shared_id ? shared_index : -1;
   }
+  __host__ __device__ bool has(int32_t id) const {
+    return static_cast<uint32_t>(id - begin) <
+               static_cast<uint32_t>(num_routed) |
+           (id == shared_id & shared_index >= 0);
+  }
   __host__ __device__ int32_t id_of(int32_t index) const {
     return index == shared_index ? shared_id : begin + index;
   }

@@ -33,7 +33,7 @@ __device__ inline void run_combine(const Frame& frame, const Unit& unit,
   RowSum own(p, is_inside ? first : 0, is_inside ? row : 0);
   await_down_rows<kRowItems>(frame, row_unit);
   if (is_inside)
-    sum_tokens(own, end, num_warps * kItemsOfWarp / p.rows_per_combine);
+    own.add_tokens(end, num_warps * kItemsOfWarp / p.rows_per_combine);
   __syncwarp();
 }
 

@@ -36,6 +36,7 @@ struct MemberBits {
            static_cast<int64_t>(sizeof(uint32_t) + sizeof(uint16_t));
   }
   __device__ void clear() const {
+#pragma unroll 1
     for (int32_t i = threadIdx.x; i < num_words * num_experts; i += kNumThreads)
       words[i] = 0;
   }
@@ -110,6 +111,7 @@ __device__ inline uint32_t inclusive_warp_sum(uint32_t value, int32_t lane) {
 __device__ inline void place_lists(SharedState& shared, int32_t expert,
                                    int32_t begin, int32_t count,
                                    int32_t first_list, int32_t most) {
+#pragma unroll 1
   for (int32_t done = 0; done < count; done += most) {
     ExpertList list = {static_cast<uint16_t>(expert),
                        static_cast<uint16_t>(begin + done),
@@ -132,6 +134,7 @@ __device__ inline void place_experts(const Frame& frame,
   if (lane == kWarpThreads - 1) shared.warp_totals[warp] = inclusive;
   asm volatile("bar.sync 1, %0;" ::"n"(kProductThreads) : "memory");
   uint32_t before = inclusive - packed;
+#pragma unroll 1
   for (int32_t i = 0; i < warp; ++i) before += shared.warp_totals[i];
   int32_t begin = before & 0xFFFF;
   if (expert >= 0) shared.list_begin[expert] = static_cast<uint16_t>(begin);

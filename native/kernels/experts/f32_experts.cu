@@ -87,7 +87,7 @@ __global__ void combine_kernel(const __grid_constant__ ExpertsParameters p) {
   ptx::wait_for_predecessor();
   int32_t row = (blockIdx.x * kRowThreads + threadIdx.x) * kLaneRows;
   int32_t token = blockIdx.y;
-  if (row < p.hidden_size) sum_tokens(RowSum(p, token, row), token + 1, 1);
+  if (row < p.hidden_size) RowSum(p, token, row).add_tokens(token + 1, 1);
 }
 
 LaunchShape rows_of(int32_t num_rows, int32_t rows_per_block, int32_t others) {
