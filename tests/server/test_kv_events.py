@@ -54,6 +54,31 @@ class EventBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 DECODER = msgspec.msgpack.Decoder(EventBatch)
 
 
+def replay(socket, first):
+    """Number and bytes of each batch from one on that a server has told until now.
+
+    The end of the replay says that there are no more; the server publishes what waits before it
+    answers.
+    """
+    socket.send_multipart((b"", first.to_bytes(8, "big")))
+    while True:
+        delimiter, number, batch = socket.recv_multipart()
+        assert delimiter == b""
+        if int.from_bytes(number, "big", signed=True) == -1:
+            assert batch == b""
+            return
+        yield int.from_bytes(number, "big"), batch
+
+
+def last_published(server):
+    """The number of the last batch that a server has told until now, by a replay of all."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RCVTIMEO, PATIENCE_SECONDS * 1000)
+        socket.connect(ANNOUNCED.search(server.log())[2])
+        return max(number for number, _ in replay(socket, 0))
+
+
 class Subscriber:
     """Follows a server by what it publishes, and by replays of what was published before."""
 
@@ -83,15 +108,9 @@ class Subscriber:
         return int.from_bytes(number, "big"), batch
 
     def catch_up(self):
-        """Take in all that the server has told until now: the end of a replay says so."""
-        self.replays.send_multipart((b"", len(self.batches).to_bytes(8, "big")))
-        while True:
-            delimiter, number, batch = self.replays.recv_multipart()
-            assert delimiter == b""
-            if int.from_bytes(number, "big", signed=True) == -1:
-                assert batch == b""
-                return
-            self.take(int.from_bytes(number, "big"), batch)
+        """Take in all that the server has told until now."""
+        for number, batch in replay(self.replays, len(self.batches)):
+            self.take(number, batch)
 
     def take(self, number, batch):
         assert number == len(self.batches), "a batch is missing or comes twice"

@@ -15,7 +15,7 @@ from tests import groups
 from tests.reference.capitals import countries
 from tests.server.raw import connect, send_half_a_body
 from tests.server.serving import ENVIRONMENT, PATIENCE_SECONDS, ROOT, ServerProcess, held_port
-from tests.server.test_kv_events import ANNOUNCED, ANY_PORT
+from tests.server.test_kv_events import ANNOUNCED, ANY_PORT, last_published
 
 NUM_SERVERS, NUM_CLIENTS, NUM_BODIES, NUM_ROUNDS = 3, 12, 100, 3
 COMPLETIONS = "/v1/completions"
@@ -160,7 +160,10 @@ def check_that_prompts_find_their_beginning(servers, router):
     questions = [f"{at}. {' '.join(QUESTIONS[at::40])}" for at in range(3 * NUM_SERVERS)]
     for at, question in enumerate(questions):
         ask(servers[at % NUM_SERVERS].http, {"prompt": question, "max_tokens": 1})
-    told = [f"live sequence advanced source={server.url} rank=0 seq=2" for server in servers]
+    told = [
+        f"live sequence advanced source={server.url} rank=0 seq={last_published(server)}\n"
+        for server in servers
+    ]
     router.wait_for(lambda one: all(map(one.log().count, told)))
     for question in questions:
         usage = ask(router.http, {"model": "capitals", "prompt": question, "max_tokens": 1})[
