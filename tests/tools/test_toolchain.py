@@ -20,7 +20,7 @@ mirror:/vendor nodistro main
 def call(script, *arguments, **variables):
     """Runs shell code after the toolchain's functions are defined."""
     sources = "; ".join(
-        f'source "{TOOLCHAIN}/{name}.bash"' for name in ("debian", "launchers", "python")
+        f'source "{TOOLCHAIN}/{name}.bash"' for name in ("debian", "launchers", "python", "unused")
     )
     done = subprocess.run(
         ["bash", "-euc", f"{sources}; {script}", "bash", *map(str, arguments)],
@@ -74,6 +74,24 @@ def test_programs_are_told_by_their_first_bytes(tmp_path):
         'cd "$1"; for name in *; do if is_elf "$name"; then echo "$name"; fi; done', tmp_path
     )
     assert names.split() == ["program"]
+
+
+def test_what_names_a_removed_folder_goes_with_it(tmp_path):
+    for name in ("python-new", "cuda-new", "cuda-old", "docs-old"):
+        (tmp_path / name).mkdir()
+    kept = {"environment-key": "cuda-new", "environment-key-docs": "docs-old"}
+    gone = {"environment-key-cuda": "cuda-old", "environment-earlier": "cuda-new"}
+    for name, folder in (kept | gone).items():
+        (tmp_path / name).write_text(f"export CUDA_HOME={tmp_path}/{folder}/nvidia\n")
+    script = """
+        home=$1 key=key futhark= machine= wheels= nix= clang= chromium=
+        venv=$1/python-new overlays=("$1/cuda-new")
+        stage() { shift; "$@"; }
+        remove_unused
+    """
+    call(script, tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"python-new", "cuda-new", "docs-old", *kept}
 
 
 def test_scripts_move_with_the_environment(tmp_path):

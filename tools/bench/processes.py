@@ -6,24 +6,33 @@ import subprocess
 import sys
 from pathlib import Path
 
+from glm_engine.libraries import VARIABLE as LIBRARY_VARIABLE
+
 ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / "python"
 
 
 class WorkerError(Exception):
     """A child process ended before it answered."""
 
 
-def child_environment(**variables: str) -> dict[str, str]:
-    """This process's environment with the checkout's packages in front."""
-    paths = [str(ROOT), str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | variables
+def child_environment(python: Path = PYTHON, **variables: str) -> dict[str, str]:
+    """This process's environment with this checkout's tools and a checkout's `python` in front;
+    another checkout's has its own library."""
+    paths = [str(ROOT), str(python), os.environ.get("PYTHONPATH", "")]
+    inherited = dict(os.environ)
+    if python != PYTHON:
+        inherited.pop(LIBRARY_VARIABLE, None)
+    return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | variables
 
 
-def start(module: str, *arguments: str, **variables: str) -> subprocess.Popen:
+def start(
+    module: str, *arguments: str, python: Path = PYTHON, **variables: str
+) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env=child_environment(**variables),
+        env=child_environment(python, **variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -68,9 +77,9 @@ def answer_all(answer) -> None:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 
 
-def ask_once(module: str, *arguments: str, **variables: str) -> dict:
+def ask_once(module: str, *arguments: str, python: Path = PYTHON, **variables: str) -> dict:
     """Run a module to its end and return the JSON object that it printed last."""
-    process = start(module, *arguments, **variables)
+    process = start(module, *arguments, python=python, **variables)
     output, _ = process.communicate()
     if process.returncode != 0:
         raise WorkerError(f"{module} ended with status {process.returncode}: {output[-2000:]}")

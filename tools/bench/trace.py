@@ -149,7 +149,7 @@ def profiler():
         raise NothingTracedError(f"expected PyTorch, whose profiler records: {error}") from error
     if not is_available():
         raise NothingTracedError("expected a GPU that PyTorch can use, got none")
-    return profile(activities=[ProfilerActivity.CUDA], acc_events=True)
+    return profile(activities=[ProfilerActivity.CUDA])
 
 
 def recorded_launches(recorded) -> list[Launch]:

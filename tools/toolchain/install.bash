@@ -10,6 +10,7 @@ home=$root/.toolchain
 source "$here/debian.bash"
 source "$here/python.bash"
 source "$here/launchers.bash"
+source "$here/unused.bash"
 
 say() {
   printf 'develop: %s\n' "$1" >&2
@@ -225,26 +226,6 @@ write_environment() {
     [[ -z $cuda ]] || printf 'export CUDA_HOME=%q\n' "$cuda/nvidia/cu13"
   } >"$work/environment"
   mv -T "$work/environment" "$environment"
-}
-
-unused_folders() {
-  local folder other
-  for folder in "$futhark" "$machine" "$wheels" "$nix" "$clang" "$chromium" "$venv" ${overlays[@]+"${overlays[@]}"}; do
-    for other in "${folder%-*}"-*; do
-      if [[ -n $folder && -d $other && $other != "$folder" ]]; then
-        printf '%s\n' "$other"
-      fi
-    done
-  done
-}
-
-remove_unused() {
-  local unused
-  find "$home" -maxdepth 1 -name 'environment-*' ! -name "environment-$key*" -delete
-  mapfile -t unused < <(unused_folders)
-  if ((${#unused[@]})); then
-    stage "removing an earlier toolchain" rm -rf "${unused[@]}"
-  fi
 }
 
 check_machine() {

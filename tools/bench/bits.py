@@ -1,0 +1,155 @@
+"""`python -m tools.bench.bits`: one rank's logits beside those of other builds, bit for bit.
+
+One checkpoint, GLM-4.7 of a quarter of its width with random weights, is read by this checkout's
+build and by those of other checkouts, each in a process of its own with its own Python. Compared
+are all logits of prompts and of the tokens that decode after them. Ends with 1 where any differs.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import numpy as np
+
+from glm_engine import options
+from glm_engine.bench.costs import config_path
+from glm_engine.errors import BadInputError
+from tools.bench.one_line import errors_in_one_line
+from tools.bench.processes import ROOT, WorkerError, ask_once
+from tools.checkpoint.shards import CheckpointWriteError
+from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
+
+WORKER = "tools.bench.bits_worker"
+MODEL = "glm-4.7-fp8"
+NARROWED = 4
+SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+)
+GAIN = 0.5
+SEED = 4704
+NUM_DECODED = 8
+DEFAULT_LENGTHS = (1, 24, 300, 700)
+WEIGHTS = ("fp8", "bf16")
+
+
+def narrow_config(weights: str, num_layers: int) -> dict:
+    """GLM-4.7's first layers, a quarter as wide; all of its experts."""
+    config = json.loads(config_path(MODEL).read_text(encoding="utf-8"))
+    config = cut_config(config, num_layers)
+    config |= {size: config[size] // NARROWED for size in SIZES}
+    config |= {"eos_token_id": [0], "pad_token_id": 0}
+    config["initializer_range"] = GAIN / config["hidden_size"] ** 0.5
+    if weights == "bf16":
+        del config["quantization_config"]
+    return config
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How many of some logits differ, and their relative L2 difference."""
+
+    num_different: int
+    num_values: int
+    relative_l2: float
+
+    def __str__(self) -> str:
+        if not self.num_different:
+            return f"equal ({self.num_values:,})"
+        return f"{self.num_different:,} of {self.num_values:,} differ, {self.relative_l2:.2g}"
+
+
+def difference(ours: np.ndarray, others: np.ndarray) -> Difference:
+    """Raises `WorkerError` for shapes that are not the same."""
+    if ours.shape != others.shape:
+        raise WorkerError(f"expected logits of shape {ours.shape}, got {others.shape}")
+    apart = ours.astype(np.float64) - others
+    relative = float(np.linalg.norm(apart) / np.linalg.norm(ours.astype(np.float64)))
+    return Difference(int(np.sum(ours.view("u4") != others.view("u4"))), ours.size, relative)
+
+
+def logits_by(checkout: Path, folder: Path, question: dict) -> Mapping[str, np.ndarray]:
+    """What the build of a checkout answers; raises `BadInputError` with what it says instead."""
+    output = folder / "logits.npz"
+    question = json.dumps({**question, "output": str(output)})
+    told = ask_once(WORKER, question, python=checkout / "python")
+    if "error" in told:
+        raise BadInputError(f"{checkout}: {told['error']}")
+    with np.load(output) as kept:
+        return dict(kept)
+
+
+def checked_checkout(folder: Path) -> Path:
+    for path in (folder / "python" / "glm_engine", folder / "build" / "engine.so"):
+        if not path.exists():
+            raise BadInputError(f"{folder}: expected a checkout with its build, found no {path}")
+    return folder.resolve()
+
+
+def same_as(answers: Mapping[str, Mapping[str, np.ndarray]], name: str, part: str) -> str:
+    """The first other of the builds that has the bits of `name`; nothing where none has."""
+    for other, theirs in answers.items():
+        if other != name and not difference(answers[name][part], theirs[part]).num_different:
+            return f", as {other}"
+    return ""
+
+
+def compare(weights: str, others: Sequence[Path], num_layers: int, question: dict) -> bool:
+    """Print a line for each other build and each part; True where all bits are the same.
+
+    Of a build that differs, the first of those before it that has its bits is named, too.
+    """
+    all_equal, answers = True, {}
+    with TemporaryDirectory(prefix="bits-") as made:
+        model = Path(made) / weights
+        model.mkdir()
+        write_repeated_checkpoint(model, narrow_config(weights, num_layers), SEED, 1)
+        question = {**question, "options": {**question["options"], "model_dir": str(model)}}
+        ours = logits_by(ROOT, Path(made), question)
+        for other in others:
+            answers[other.name] = theirs = logits_by(other, Path(made), question)
+            for part, rows in ours.items():
+                found = difference(rows, theirs[part])
+                all_equal &= not found.num_different
+                same = "" if not found.num_different else same_as(answers, other.name, part)
+                click.echo(f"{other.name}  {weights}  {part:>11}  {found}{same}")
+    return all_equal
+
+
+@click.command()
+@click.argument("checkouts", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--device", type=click.Choice(options.DEVICES), default="auto", show_default=True)
+@click.option("--layers", "num_layers", type=click.IntRange(1, 92), default=5, show_default=True)
+@click.option(
+    "--prompt",
+    "lengths",
+    type=click.IntRange(1, 8192),
+    multiple=True,
+    default=DEFAULT_LENGTHS,
+    show_default=True,
+    help="Tokens of a prompt (repeatable).",
+)
+def main(checkouts, device, num_layers, lengths) -> None:
+    """Compares this checkout's build with those of other CHECKOUTS."""
+    with errors_in_one_line("tools.bench.bits", CheckpointWriteError, WorkerError, OSError):
+        others = [checked_checkout(folder) for folder in checkouts]
+        question = {
+            "lengths": sorted(set(lengths)),
+            "num_decoded": NUM_DECODED,
+            "seed": SEED,
+            "options": {"device": device},
+        }
+        equal = [compare(weights, others, num_layers, question) for weights in WEIGHTS]
+    sys.exit(0 if all(equal) else 1)
+
+
+if __name__ == "__main__":
+    main()
