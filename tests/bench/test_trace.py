@@ -2,7 +2,7 @@
 
 import os
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -157,3 +157,15 @@ def test_kernels_are_loaded_at_once_since_pytorch_calls_cuda_first(monkeypatch):
     with pytest.raises(NothingTracedError, match="expected a GPU"):
         profiler()
     assert seen == ["EAGER"]
+
+
+def test_the_profiler_does_not_read_its_events_into_python(monkeypatch):
+    asked = {}
+    cuda, recorder = ModuleType("torch.cuda"), ModuleType("torch.profiler")
+    cuda.is_available = lambda: True
+    recorder.ProfilerActivity = SimpleNamespace(CUDA="kernels")
+    recorder.profile = lambda **given: asked.update(given)
+    for module in (ModuleType("torch"), cuda, recorder):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    profiler()
+    assert asked == {"activities": ["kernels"]}

@@ -77,20 +77,21 @@ def test_programs_are_told_by_their_first_bytes(tmp_path):
 
 
 def test_what_names_a_removed_folder_goes_with_it(tmp_path):
+    home = tmp_path / "my project"
     for name in ("python-new", "cuda-new", "cuda-old", "docs-old"):
-        (tmp_path / name).mkdir()
+        (home / name).mkdir(parents=True)
     kept = {"environment-key": "cuda-new", "environment-key-docs": "docs-old"}
     gone = {"environment-key-cuda": "cuda-old", "environment-earlier": "cuda-new"}
     for name, folder in (kept | gone).items():
-        (tmp_path / name).write_text(f"export CUDA_HOME={tmp_path}/{folder}/nvidia\n")
+        call('printf "export CUDA_HOME=%q\\n" "$1" >"$2"', home / folder / "nvidia", home / name)
     script = """
         home=$1 key=key futhark= machine= wheels= nix= clang= chromium=
         venv=$1/python-new overlays=("$1/cuda-new")
         stage() { shift; "$@"; }
         remove_unused
     """
-    call(script, tmp_path)
-    left = {path.name for path in tmp_path.iterdir()}
+    call(script, home)
+    left = {path.name for path in home.iterdir()}
     assert left == {"python-new", "cuda-new", "docs-old", *kept}
 
 

@@ -1,8 +1,9 @@
 """`python -m tools.bench.bits`: one rank's logits beside those of other builds, bit for bit.
 
 One checkpoint, GLM-4.7 of a quarter of its width with random weights, is read by this checkout's
-build and by those of other checkouts, each in a process of its own with its own Python. Compared
-are all logits of prompts and of the tokens that decode after them. Ends with 1 where any differs.
+build and by those of other checkouts, each in a process of its own with its own Python and its own
+libraries. Compared are all logits of prompts and of the tokens that decode after them. Ends with 1
+where any differs, with 2 where they could not be compared.
 """
 
 import json
@@ -39,10 +40,12 @@ SEED = 4704
 NUM_DECODED = 8
 DEFAULT_LENGTHS = (1, 24, 300, 700)
 WEIGHTS = ("fp8", "bf16")
+Logits = Mapping[str, np.ndarray]
 
 
 def narrow_config(weights: str, num_layers: int) -> dict:
-    """GLM-4.7's first layers, a quarter as wide; all of its experts."""
+    """The `config.json` of GLM-4.7's first layers, a quarter as wide, with all of its experts;
+    `weights` is one of `WEIGHTS`."""
     config = json.loads(config_path(MODEL).read_text(encoding="utf-8"))
     config = cut_config(config, num_layers)
     config |= {size: config[size] // NARROWED for size in SIZES}
@@ -68,38 +71,62 @@ class Difference:
 
 
 def difference(ours: np.ndarray, others: np.ndarray) -> Difference:
-    """Raises `WorkerError` for shapes that are not the same."""
+    """Of two float32 arrays; raises `BadInputError` for shapes that are not the same."""
     if ours.shape != others.shape:
-        raise WorkerError(f"expected logits of shape {ours.shape}, got {others.shape}")
+        raise BadInputError(f"expected logits of shape {ours.shape}, got {others.shape}")
     apart = ours.astype(np.float64) - others
     relative = float(np.linalg.norm(apart) / np.linalg.norm(ours.astype(np.float64)))
     return Difference(int(np.sum(ours.view("u4") != others.view("u4"))), ours.size, relative)
 
 
-def logits_by(checkout: Path, folder: Path, question: dict) -> Mapping[str, np.ndarray]:
-    """What the build of a checkout answers; raises `BadInputError` with what it says instead."""
+def expect_own_libraries(checkout: Path, loaded: Sequence[str]) -> None:
+    """Raises `BadInputError` unless all libraries, one at least, lie in the checkout's build."""
+    build = checkout / "build"
+    foreign = [path for path in loaded if not Path(path).is_relative_to(build)]
+    if foreign or not loaded:
+        found = ", ".join(foreign) or "none"
+        raise BadInputError(f"{checkout}: expected libraries of {build}, it loaded {found}")
+
+
+def logits_by(checkout: Path, folder: Path, question: dict) -> Logits:
+    """What the build of a checkout answers, float32 arrays by part; raises `BadInputError` with
+    what it says instead."""
     output = folder / "logits.npz"
     question = json.dumps({**question, "output": str(output)})
-    told = ask_once(WORKER, question, python=checkout / "python")
+    try:
+        told = ask_once(WORKER, question, checkout=checkout)
+    except WorkerError as error:
+        raise BadInputError(f"{checkout}: {error}") from error
     if "error" in told:
         raise BadInputError(f"{checkout}: {told['error']}")
+    expect_own_libraries(checkout, told["libraries"])
     with np.load(output) as kept:
         return dict(kept)
 
 
 def checked_checkout(folder: Path) -> Path:
-    for path in (folder / "python" / "glm_engine", folder / "build" / "engine.so"):
-        if not path.exists():
+    """The resolved path of a checkout; raises `BadInputError` for a folder without Python and
+    build."""
+    for path in (folder / "python" / "glm_engine" / "__init__.py", folder / "build" / "engine.so"):
+        if not path.is_file():
             raise BadInputError(f"{folder}: expected a checkout with its build, found no {path}")
     return folder.resolve()
 
 
-def same_as(answers: Mapping[str, Mapping[str, np.ndarray]], name: str, part: str) -> str:
-    """The first other of the builds that has the bits of `name`; nothing where none has."""
-    for other, theirs in answers.items():
-        if other != name and not difference(answers[name][part], theirs[part]).num_different:
-            return f", as {other}"
+def same_as(known: Mapping[Path, Logits], theirs: Logits, part: str) -> str:
+    """The first of the builds before that has the same bits; nothing where none has."""
+    for checkout, before in known.items():
+        if not difference(before[part], theirs[part]).num_different:
+            return f", as {checkout}"
     return ""
+
+
+def write_model(folder: Path, config: dict) -> None:
+    """Raises `BadInputError` where the disk does not take it."""
+    try:
+        write_repeated_checkpoint(folder, config, SEED, 1)
+    except CheckpointWriteError as error:
+        raise BadInputError(str(error)) from error
 
 
 def compare(weights: str, others: Sequence[Path], num_layers: int, question: dict) -> bool:
@@ -107,20 +134,21 @@ def compare(weights: str, others: Sequence[Path], num_layers: int, question: dic
 
     Of a build that differs, the first of those before it that has its bits is named, too.
     """
-    all_equal, answers = True, {}
+    all_equal, known = True, {}
     with TemporaryDirectory(prefix="bits-") as made:
         model = Path(made) / weights
         model.mkdir()
-        write_repeated_checkpoint(model, narrow_config(weights, num_layers), SEED, 1)
+        write_model(model, narrow_config(weights, num_layers))
         question = {**question, "options": {**question["options"], "model_dir": str(model)}}
         ours = logits_by(ROOT, Path(made), question)
         for other in others:
-            answers[other.name] = theirs = logits_by(other, Path(made), question)
+            theirs = logits_by(other, Path(made), question)
             for part, rows in ours.items():
                 found = difference(rows, theirs[part])
                 all_equal &= not found.num_different
-                same = "" if not found.num_different else same_as(answers, other.name, part)
-                click.echo(f"{other.name}  {weights}  {part:>11}  {found}{same}")
+                same = same_as(known, theirs, part) if found.num_different else ""
+                click.echo(f"{other}  {weights}  {part:>11}  {found}{same}")
+            known[other] = theirs
     return all_equal
 
 
@@ -139,8 +167,8 @@ def compare(weights: str, others: Sequence[Path], num_layers: int, question: dic
 )
 def main(checkouts, device, num_layers, lengths) -> None:
     """Compares this checkout's build with those of other CHECKOUTS."""
-    with errors_in_one_line("tools.bench.bits", CheckpointWriteError, WorkerError, OSError):
-        others = [checked_checkout(folder) for folder in checkouts]
+    with errors_in_one_line("tools.bench.bits", OSError):
+        others = list(dict.fromkeys(checked_checkout(folder) for folder in checkouts))
         question = {
             "lengths": sorted(set(lengths)),
             "num_decoded": NUM_DECODED,

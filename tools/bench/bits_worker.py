@@ -6,15 +6,17 @@ It imports nothing of this checkout but this module: `glm_engine` is the build's
 import json
 import random
 import sys
+from pathlib import Path
 
 import numpy as np
 
-from glm_engine.engine import Engine, EngineOptions
-from glm_engine.errors import GlmError
+INTERRUPTED = 130
+LIBRARIES = ("engine.so", "libglm_")
 
 
 def logits_of(engine, tokens: list[int], num_decoded: int) -> tuple[np.ndarray, np.ndarray]:
-    """([prompt tokens, vocabulary] of one prefill, [num_decoded, vocabulary] of decode steps)."""
+    """float32 ([prompt tokens, vocabulary] of one prefill, [num_decoded, vocabulary] of decode
+    steps)."""
     prompt, rest = tokens[:-num_decoded], tokens[-num_decoded:]
     state, logits = engine.prefill(prompt, all_positions=True)
     decoded = np.stack([engine.decode_step(state, token) for token in rest])
@@ -22,7 +24,18 @@ def logits_of(engine, tokens: list[int], num_decoded: int) -> tuple[np.ndarray, 
     return logits, decoded
 
 
+def loaded_libraries() -> list[str]:
+    """The engine's libraries that this process has mapped, as Linux names them."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    paths = {line.split(maxsplit=5)[-1] for line in lines}
+    return sorted(path for path in paths if Path(path).name.startswith(LIBRARIES))
+
+
 def answer(output: str, lengths: list[int], num_decoded: int, seed: int, options: dict) -> dict:
+    """Write the logits to `output`, `"N prompt"` and `"N decode"` of each length N; return the
+    libraries that computed them. Raises `ValueError` for logits that are no numbers."""
+    from glm_engine.engine import Engine, EngineOptions
+
     generator, kept = random.Random(seed), {}
     most = max(lengths) + num_decoded
     room = {"max_seq": most, "max_logit_rows": most, "max_batch": 1, "world_size": 1}
@@ -31,16 +44,21 @@ def answer(output: str, lengths: list[int], num_decoded: int, seed: int, options
             tokens = [generator.randrange(engine.vocab_size) for _ in range(length + num_decoded)]
             prompt, decoded = logits_of(engine, tokens, num_decoded)
             kept |= {f"{length} prompt": prompt, f"{length} decode": decoded}
-    np.savez(output, **kept)
+        libraries = loaded_libraries()
     unusable = [part for part, rows in kept.items() if not np.isfinite(rows).all()]
-    return {"error": f"logits that are no numbers: {', '.join(unusable)}"} if unusable else {}
+    if unusable:
+        raise ValueError(f"logits that are no numbers: {', '.join(unusable)}")
+    np.savez(output, **kept)
+    return {"libraries": libraries}
 
 
 def main() -> None:
     try:
         told = answer(**json.loads(sys.argv[1]))
-    except GlmError as error:
-        told = {"error": str(error)}
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        told = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(told))
 
 

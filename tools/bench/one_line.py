@@ -12,9 +12,11 @@ from glm_engine.errors import ExitCode, GlmError
 @contextmanager
 def errors_in_one_line(tool: str, *others: type[Exception]) -> Iterator[None]:
     """Ends the process on a `GlmError`, or one of the `others`, with `tool: what it says`; an
-    error that names no status is bad input."""
+    error that names no status is bad input. Ctrl-C ends it without a word."""
     try:
         yield
     except (GlmError, *others) as error:
         click.echo(f"{tool}: {error}", err=True)
         sys.exit(getattr(error, "exit_code", ExitCode.BAD_INPUT))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)

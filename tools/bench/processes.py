@@ -9,30 +9,33 @@ from pathlib import Path
 from glm_engine.libraries import VARIABLE as LIBRARY_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / "python"
+CHECKOUT_VARIABLE = "GLM_ROOT"
 
 
 class WorkerError(Exception):
     """A child process ended before it answered."""
 
 
-def child_environment(python: Path = PYTHON, **variables: str) -> dict[str, str]:
-    """This process's environment with this checkout's tools and a checkout's `python` in front;
-    another checkout's has its own library."""
-    paths = [str(ROOT), str(python), os.environ.get("PYTHONPATH", "")]
+def child_environment(checkout: Path = ROOT, **variables: str) -> dict[str, str]:
+    """This process's environment with this checkout's tools and a checkout's Python in front;
+    nothing in it names the library of one checkout to the Python of another."""
     inherited = dict(os.environ)
-    if python != PYTHON:
+    paths = inherited.get("PYTHONPATH", "").split(os.pathsep)
+    if checkout != ROOT:
+        paths = [path for path in paths if Path(path) != ROOT / "python"]
         inherited.pop(LIBRARY_VARIABLE, None)
-    return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | variables
+        inherited[CHECKOUT_VARIABLE] = str(checkout)
+    paths = [str(ROOT), str(checkout / "python"), *filter(None, paths)]
+    return inherited | {"PYTHONPATH": os.pathsep.join(paths)} | variables
 
 
 def start(
-    module: str, *arguments: str, python: Path = PYTHON, **variables: str
+    module: str, *arguments: str, checkout: Path = ROOT, **variables: str
 ) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env=child_environment(python, **variables),
+        env=child_environment(checkout, **variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -77,10 +80,14 @@ def answer_all(answer) -> None:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 
 
-def ask_once(module: str, *arguments: str, python: Path = PYTHON, **variables: str) -> dict:
+def ask_once(module: str, *arguments: str, checkout: Path = ROOT, **variables: str) -> dict:
     """Run a module to its end and return the JSON object that it printed last."""
-    process = start(module, *arguments, python=python, **variables)
-    output, _ = process.communicate()
+    process = start(module, *arguments, checkout=checkout, **variables)
+    try:
+        output, _ = process.communicate()
+    except BaseException:
+        process.kill()
+        raise
     if process.returncode != 0:
         raise WorkerError(f"{module} ended with status {process.returncode}: {output[-2000:]}")
     return json.loads(output.splitlines()[-1])

@@ -16,7 +16,7 @@ remove_unused() {
   ((${#unused[@]})) || return 0
   for folder in "${unused[@]}"; do
     for file in "$home"/environment-*; do
-      [[ ! -e $file ]] || ! grep -qF -- "$folder" "$file" || rm "$file"
+      [[ ! -e $file ]] || ! grep -qF -- "$(printf %q "$folder")" "$file" || rm "$file"
     done
   done
   stage "removing an earlier toolchain" rm -rf "${unused[@]}"
