@@ -26,7 +26,7 @@ from tests.reference.checkpoint import read_checkpoint
 from tests.reference.compare import Kind, assert_end_to_end
 from tests.reference.golden import ONE_RANK, Split
 from tests.reference.model import ExpertLayout, Options, ReferenceModel, Trace
-from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
+from tools.checkpoint.synthetic import cut_config, stored_config, write_repeated_checkpoint
 
 NUM_LAYERS = 4
 SEED = 4708
@@ -58,10 +58,7 @@ def config_of(width: str, stored: str) -> dict:
     config = json.loads((CONFIGS / "glm-4.7-fp8.json").read_text(encoding="utf-8"))
     config = {**cut_config(config, NUM_LAYERS), **WIDTHS[width]}
     gain, config["routed_scaling_factor"] = GAINS[stored]
-    config["initializer_range"] = gain / config["hidden_size"] ** 0.5
-    if stored == "bf16":
-        del config["quantization_config"]
-    return config
+    return stored_config(config, stored, gain)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from tests import shapes
 from tests.native import calls as op
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
+from tests.native.test_linear import input_rows
 from tests.reference.compare import relative_l2
 from tools.bindings.backend import BF16, FP8
 
@@ -27,9 +28,7 @@ def error_of_sums(device, width: int, num_rows: int, dtype: int, draw: int) -> f
     """Relative L2 of the sums of one row that stands `num_rows` times."""
     rng = shapes.generator("accuracy", width, draw)
     weight = rng.standard_normal((NUM_CHANNELS, width))
-    values = op.as_activation(device, rng.standard_normal((1, width)))
-    given = op.quantise(device, values) if dtype == FP8 else values
-    exact = given.values() if dtype == FP8 else values.astype(np.float64)
+    given, exact = input_rows(device, 1, width, dtype)
     sums = exact @ op.stored(weight, dtype)[2].T
     placed, _ = op.matrix(device, weight, dtype, -sums[0])
     errors = op.linear(device, placed, op.rows_of(given, np.zeros(num_rows, int)))

@@ -21,20 +21,13 @@ from glm_engine.bench.costs import config_path
 from glm_engine.errors import BadInputError
 from tools.bench.one_line import errors_in_one_line
 from tools.bench.processes import ROOT, WorkerError, ask_once
+from tools.bench.share import share_of
 from tools.checkpoint.shards import CheckpointWriteError
-from tools.checkpoint.synthetic import cut_config, write_repeated_checkpoint
+from tools.checkpoint.synthetic import cut_config, stored_config, write_repeated_checkpoint
 
 WORKER = "tools.bench.bits_worker"
 MODEL = "glm-4.7-fp8"
 NARROWED = 4
-SIZES = (
-    "hidden_size",
-    "intermediate_size",
-    "moe_intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "vocab_size",
-)
 GAIN = 0.5
 SEED = 4704
 NUM_DECODED = 8
@@ -47,13 +40,9 @@ def narrow_config(weights: str, num_layers: int) -> dict:
     """The `config.json` of GLM-4.7's first layers, a quarter as wide, with all of its experts;
     `weights` is one of `WEIGHTS`."""
     config = json.loads(config_path(MODEL).read_text(encoding="utf-8"))
-    config = cut_config(config, num_layers)
-    config |= {size: config[size] // NARROWED for size in SIZES}
-    config |= {"eos_token_id": [0], "pad_token_id": 0}
-    config["initializer_range"] = GAIN / config["hidden_size"] ** 0.5
-    if weights == "bf16":
-        del config["quantization_config"]
-    return config
+    narrow = share_of(cut_config(config, num_layers), NARROWED, "tensor_parallel")
+    narrow["hidden_size"] //= NARROWED
+    return stored_config(narrow, weights, GAIN)
 
 
 @dataclass(frozen=True)

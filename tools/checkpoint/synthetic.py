@@ -54,6 +54,15 @@ def cut_config(config: dict, num_layers: int) -> dict:
     return {**config, **cut, "first_k_dense_replace": dense}
 
 
+def stored_config(config: dict, stored: str, gain: float) -> dict:
+    """The config with its weights in "fp8", as they are, or in "bf16", of a spread that gives a
+    product `gain` times the size of its input of `hidden_size` values."""
+    drawn = {**config, "initializer_range": gain / config["hidden_size"] ** 0.5}
+    if stored == "bf16":
+        del drawn["quantization_config"]
+    return drawn
+
+
 def write_sparse_checkpoint(
     directory: Path, config: dict, num_shards: int, options: LayoutOptions | None = None
 ) -> list[TensorSpec]:
