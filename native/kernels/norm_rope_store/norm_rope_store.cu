@@ -13,15 +13,15 @@ using heads::Launch;
 
 constexpr int32_t kMostThreads = 224;
 constexpr int32_t kWarpThreads = 32;
-constexpr int32_t kFewRows = 16;
 constexpr int32_t kMostHeads = 4;
+constexpr int32_t kBlocksAtOnce = 4;
 
 constexpr int32_t least_resident_blocks(int32_t heads_at_once) {
-  return heads_at_once == kMostHeads ? 3 : 4;
+  return heads_at_once == kMostHeads ? 3 : kBlocksAtOnce;
 }
 
 constexpr int32_t most_launched_blocks(int32_t heads_at_once) {
-  return heads_at_once == 1 ? 1 : 4;
+  return heads_at_once == 1 ? 1 : kBlocksAtOnce;
 }
 
 struct Share {
@@ -153,15 +153,13 @@ __global__ __launch_bounds__(
     kMostThreads,
     least_resident_blocks(
         heads_at_once)) void norm_rope_store_kernel(Launch launch) {
-  const bool has_few = launch.args.num_tokens <= kFewRows;
-  if (has_few) ptx::let_successor_start();
+  ptx::let_successor_start();
   const Place place = place_of<heads_at_once>(launch);
   const float* weight =
       place.is_query ? launch.args.query_norm : launch.args.key_norm;
   Gains gains = heads::load_gains<aligned>(launch, place.dim, weight);
   gains = heads::turn_gains<aligned>(launch, place.token, place.dim, gains);
   ptx::wait_for_predecessor();
-  if (!has_few) ptx::let_successor_start();
   finish_heads<aligned, scaled, heads_at_once>(launch, place, gains,
                                                weight != nullptr);
 }
@@ -259,9 +257,10 @@ void norm_rope_store(const Context& context,
     return launch_heads<false, 1>(context, arguments);
   for (int32_t heads_at_once : {1, 2}) {
     const int64_t of_token = blocks_of(arguments, heads_at_once).of_token;
-    if (of_token == 1 || args.num_tokens * of_token <=
-                             int64_t{most_launched_blocks(heads_at_once)} *
-                                 context.num_multiprocessors)
+    const int32_t most =
+        of_token == 1 ? kBlocksAtOnce : most_launched_blocks(heads_at_once);
+    if (args.num_tokens * of_token <=
+        int64_t{most} * context.num_multiprocessors)
       return launch_wide(context, arguments, heads_at_once);
   }
   launch_wide(context, arguments, kMostHeads);

@@ -15,10 +15,12 @@ namespace glm::kernels::prefill {
 namespace {
 
 constexpr int32_t kSortThreads = 1024;
+constexpr int32_t kQuad = 4;
 constexpr int32_t kRowThreads = 256;
 constexpr int32_t kQuantiseThreads = 128;
 constexpr int32_t kQuantiseBlocks = 12;
 constexpr int32_t kCombineThreads = 512;
+constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kHeldVectors = 3;
 constexpr int32_t kChunkVectors = kChunkBytes / 4;
 
@@ -40,26 +42,42 @@ __device__ Tally sum_to_lane(Tally tally) {
   return tally;
 }
 
+template <typename Visit>
+__device__ void visit_choices(const Sorting& sorting, Visit&& visit) {
+  const auto* quads = reinterpret_cast<const int4*>(sorting.expert_ids);
+  const bool has_quads =
+      reinterpret_cast<uintptr_t>(sorting.expert_ids) % sizeof(int4) == 0;
+  const int32_t num_quads = has_quads ? sorting.num_choices / kQuad : 0;
+#pragma unroll 4
+  for (int32_t i = thread(); i < num_quads; i += kSortThreads) {
+    const int4 ids = quads[i];
+    visit(kQuad * i, ids.x);
+    visit(kQuad * i + 1, ids.y);
+    visit(kQuad * i + 2, ids.z);
+    visit(kQuad * i + 3, ids.w);
+  }
+  for (int32_t i = kQuad * num_quads + thread(); i < sorting.num_choices;
+       i += kSortThreads)
+    visit(i, sorting.expert_ids[i]);
+}
+
 __device__ Tally tally_of(const Sorting& sorting, int32_t expert) {
   const int32_t wanted = sorting.local.id_of(expert);
   Tally tally = {0, 0};
-#pragma unroll 8
-  for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
-    const int32_t id = sorting.expert_ids[i];
+  visit_choices(sorting, [&](int32_t, int32_t id) {
     tally.below += sorting.local.is_before(id, expert);
     tally.equal += id == wanted;
-  }
+  });
   return tally;
 }
 
 __device__ void place_choices(const Sorting& sorting, int32_t expert,
                               int32_t position) {
-#pragma unroll 8
-  for (int32_t i = thread(); i < sorting.num_choices; i += kSortThreads) {
-    const int32_t own = sorting.local.index_of(sorting.expert_ids[i]);
+  visit_choices(sorting, [&](int32_t i, int32_t id) {
+    const int32_t own = sorting.local.index_of(id);
     if (own == expert) sorting.position[i] = position++;
     if (expert == 0 && own < 0) sorting.position[i] = -1;
-  }
+  });
 }
 
 __global__ __launch_bounds__(kSortThreads) void sort_kernel(Sorting sorting) {
@@ -307,7 +325,7 @@ __global__ __launch_bounds__(kCombineThreads, 2) void combine_kernel(
   const int32_t token = blockIdx.x;
   const bool wide = combining.width % kChannels == 0;
   for (int32_t channel = thread() * kChannels; channel < combining.width;
-       channel += kCombineThreads * kChannels) {
+       channel += static_cast<int32_t>(blockDim.x) * kChannels) {
     const int32_t present = min(kChannels, combining.width - channel);
     const int64_t offset = int64_t{token} * combining.width + channel;
     Channels sum = {};
@@ -345,9 +363,12 @@ void quantise_hidden(const Context& context, const Quantising& quantising) {
 }
 
 void combine_rows(const Context& context, const Combining& combining) {
+  const int64_t vectors = ceil_divide(combining.width, kChannels);
+  const int64_t rounds = ceil_divide(vectors, kCombineThreads);
+  const int64_t threads = round_up(ceil_divide(vectors, rounds), kWarpThreads);
   launch("prefill experts: combine", context.stream,
          {dim3(static_cast<uint32_t>(combining.num_tokens)),
-          dim3(kCombineThreads)},
+          dim3(static_cast<uint32_t>(threads))},
          combine_kernel, combining);
 }
 

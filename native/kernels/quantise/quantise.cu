@@ -8,7 +8,6 @@ namespace glm::kernels {
 namespace {
 
 constexpr char kWhere[] = "quantise";
-constexpr int32_t kFewRows = 16;
 
 struct QuantiseRows {
   int32_t num_tokens;
@@ -43,10 +42,8 @@ template <int32_t num_chunks, bool aligned>
 __global__ void __launch_bounds__(rows::kMaxThreads)
     quantise_rows(QuantiseRows args) {
   __shared__ rows::MeasureBuffer buffer;
-  const bool has_few = args.num_tokens <= kFewRows;
-  if (has_few) ptx::let_successor_start();
+  ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  if (!has_few) ptx::let_successor_start();
   int32_t parity = 0;
   for (int32_t row = blockIdx.x; row < args.num_tokens; row += gridDim.x) {
     rows::prefetch_next<aligned>(args.input, row, args.num_tokens, args.width);
