@@ -54,3 +54,10 @@ def test_numbers_that_are_none_are_refused(asked):
 )
 def test_what_cannot_be_loaded_is_one_line(asked, said):
     expect_one_line(main, asked, said)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "", "{}", '{"num_hidden_layers": 9}'])
+def test_a_config_that_is_none_is_one_line(tmp_path, text):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    expect_one_line(main, ["--synthetic", str(path)], f"{path}: ")

@@ -81,6 +81,11 @@ def test_what_cannot_be_split_is_one_line(tmp_path):
 def test_what_cannot_be_read_or_written_is_one_line(tmp_path):
     expect_one_line(main, ["--synthetic", "nosuch", "--output", str(tmp_path / "a")], "nosuch: ")
     expect_one_line(main, ["--output", "/proc/absent/share"], "/proc/absent")
+    broken = tmp_path / "config.json"
+    for text in ("{", "[]", ""):
+        broken.write_text(text)
+        asked = ["--synthetic", str(broken), "--output", str(tmp_path / "a")]
+        expect_one_line(main, asked, str(broken))
 
 
 def test_as_many_ranks_as_the_whole_has_are_one_line(tmp_path):

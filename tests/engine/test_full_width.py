@@ -6,7 +6,6 @@ experts nearly tie touches no other row. Spreads: tests/README.md.
 """
 
 import copy
-import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ import numpy as np
 import psutil
 import pytest
 
-from glm_engine.layout import CONFIGS
+from glm_engine.bench.costs import config_path
+from glm_engine.files import read_object
 from tests.devices import device_kind, expect_ranks, is_rounded
 from tests.engine.running import open_engine
 from tests.engine.test_golden import decode_logits, prefill_logits
@@ -55,8 +55,8 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def config_of(width: str, stored: str) -> dict:
-    config = json.loads((CONFIGS / "glm-4.7-fp8.json").read_text(encoding="utf-8"))
-    config = {**cut_config(config, NUM_LAYERS), **WIDTHS[width]}
+    whole = read_object(config_path("glm-4.7-fp8"))
+    config = {**cut_config(whole, NUM_LAYERS), **WIDTHS[width]}
     gain, config["routed_scaling_factor"] = GAINS[stored]
     return stored_config(config, stored, gain)
 

@@ -19,6 +19,7 @@ import numpy as np
 from glm_engine import options
 from glm_engine.bench.costs import config_path
 from glm_engine.errors import BadInputError
+from glm_engine.files import read_object
 from tools.bench.one_line import errors_in_one_line
 from tools.bench.processes import ROOT, WorkerError, ask_once
 from tools.bench.share import share_of
@@ -39,8 +40,8 @@ Logits = Mapping[str, np.ndarray]
 def narrow_config(weights: str, num_layers: int) -> dict:
     """The `config.json` of GLM-4.7's first layers, a quarter as wide, with all of its experts;
     `weights` is one of `WEIGHTS`."""
-    config = json.loads(config_path(MODEL).read_text(encoding="utf-8"))
-    narrow = share_of(cut_config(config, num_layers), NARROWED, "tensor_parallel")
+    whole = read_object(config_path(MODEL))
+    narrow = share_of(cut_config(whole, num_layers), NARROWED, "tensor_parallel")
     narrow["hidden_size"] //= NARROWED
     return stored_config(narrow, weights, GAIN)
 

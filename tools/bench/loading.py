@@ -15,6 +15,7 @@ import click
 from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_path
 from glm_engine.errors import BadInputError
+from glm_engine.files import read_object
 from tools.bench.mixed import AIR
 from tools.bench.one_line import errors_in_one_line
 from tools.bench.processes import WorkerError, ask_once
@@ -30,11 +31,14 @@ TITLES = ("ranks", "files in", "seconds", "GB/s", "GB from disk", "of the files"
 
 def write_checkpoint(folder: Path, model: str, num_layers: int) -> int:
     """Bytes of the shards."""
-    config = json.loads(config_path(model).read_text(encoding="utf-8"))
-    if num_layers > config["num_hidden_layers"]:
+    config = read_object(config_path(model))
+    try:
         known = config["num_hidden_layers"]
-        raise BadInputError(f"{model}: --layers is {num_layers}, the model has {known}")
-    write_repeated_checkpoint(folder, cut_config(config, num_layers), SEED, NUM_SHARDS)
+        if num_layers > known:
+            raise BadInputError(f"{model}: --layers is {num_layers}, the model has {known}")
+        write_repeated_checkpoint(folder, cut_config(config, num_layers), SEED, NUM_SHARDS)
+    except KeyError as error:
+        raise BadInputError(f"{model}: expected {error} in its config.json, found none") from error
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 

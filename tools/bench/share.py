@@ -8,14 +8,13 @@ Exchanges with the other W - R ranks, and waiting for them, are not part of it.
 `glm bench --synthetic SHARE --world-size R` times it.
 """
 
-import json
 from pathlib import Path
 
 import click
 
 from glm_engine.bench.costs import SYNTHETIC, config_path
 from glm_engine.errors import BadInputError
-from glm_engine.files import prepare_target, write_report
+from glm_engine.files import prepare_target, read_object, write_report
 from tools.bench.mixed import AIR
 from tools.bench.one_line import errors_in_one_line
 
@@ -75,7 +74,7 @@ def main(model, world_size, ranks, layout, output) -> None:
     """Writes the config.json of what RANKS ranks of WORLD_SIZE compute."""
     with errors_in_one_line("tools.bench.share"):
         parts = parts_of(int(world_size), int(ranks))
-        config = json.loads(config_path(model).read_text())
+        config = read_object(config_path(model))
         write_report(share_of(config, parts, layout), prepare_target(output))
 
 

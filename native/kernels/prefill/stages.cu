@@ -8,6 +8,7 @@
 #include "native/kernels/prefill/product.hpp"
 #include "native/kernels/prefill/stages.hpp"
 #include "native/kernels/quantise/codes.hpp"
+#include "native/kernels/rows/shape.hpp"
 #include "native/ptx/bfloat16.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
@@ -20,7 +21,6 @@ constexpr int32_t kRowThreads = 256;
 constexpr int32_t kQuantiseThreads = 128;
 constexpr int32_t kQuantiseBlocks = 12;
 constexpr int32_t kCombineThreads = 512;
-constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kHeldVectors = 3;
 constexpr int32_t kChunkVectors = kChunkBytes / 4;
 
@@ -216,7 +216,7 @@ __global__ __launch_bounds__(kQuantiseThreads) void quantise_kernel(
         warps[turn]);
 }
 
-constexpr int32_t kChannels = 8;
+constexpr int32_t kChannels = rows::kChunkElements;
 constexpr int32_t kChoices = 9;
 
 struct Channels {
@@ -363,9 +363,9 @@ void quantise_hidden(const Context& context, const Quantising& quantising) {
 }
 
 void combine_rows(const Context& context, const Combining& combining) {
-  const int64_t vectors = ceil_divide(combining.width, kChannels);
-  const int64_t rounds = ceil_divide(vectors, kCombineThreads);
-  const int64_t threads = round_up(ceil_divide(vectors, rounds), kWarpThreads);
+  const auto rounds = static_cast<int32_t>(
+      ceil_divide(combining.width, kCombineThreads * kChannels));
+  const int32_t threads = rows::threads_for(combining.width, rounds);
   launch("prefill experts: combine", context.stream,
          {dim3(static_cast<uint32_t>(combining.num_tokens)),
           dim3(static_cast<uint32_t>(threads))},
