@@ -5,6 +5,7 @@ whether the producer stores the parts into the other ranks' memory (a GPU a rank
 """
 
 import ctypes
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ PER_STEP = 2
 NUM_STEPS = 40
 WORLD_SIZES = (2, 4, 8)
 NUM_EXPERTS, TOP_K = 6, 3
+SECONDS_TO_MAKE_INPUTS = 120
 INVALID = constants()["GLM_INVALID_ARGUMENT"]
 NO_PART = constants()["GLM_NO_PART_OF_SUM"]
 PART = constants()["GLM_PART_OF_SUM"]
@@ -46,7 +48,11 @@ def device_with_graphs(backend):
 
 
 class Producer:
-    """Parts of at most MORE_ROWS rows on one rank; `which` of PER_STEP inputs makes them."""
+    """Parts of at most MORE_ROWS rows on one rank; `which` of PER_STEP inputs makes them.
+
+    A rank may need many seconds more than another to make its inputs on a busy host, and on the
+    device a rank waits 3 s for the others: the threads of all ranks meet in between.
+    """
 
     def __init__(self, device, width, dtype, name, rank):
         self.device, self.width = device, width
@@ -215,8 +221,11 @@ def of_producers(*producers):
 def test_parts_that_are_sent_ahead_give_the_same_bits(
     backend, world_size, producer, width, columns, dtype
 ):
+    inputs_are_made = Barrier(world_size)
+
     def work(device, rank):
         made = producer(device, rank, width, columns, dtype)
+        inputs_are_made.wait(SECONDS_TO_MAKE_INPUTS)
         return [run_course(Sums(made, part), 1) for part in (NO_PART, PART)]
 
     results = on_ranks(backend, world_size, work)
@@ -235,8 +244,11 @@ def test_parts_that_are_sent_ahead_give_the_same_bits(
     (ExpertsProducer, 520, 72),
 )
 def test_scattered_sums_have_the_same_bits(backend, world_size, producer, width, columns, dtype):
+    inputs_are_made = Barrier(world_size)
+
     def work(device, rank):
         made = producer(device, rank, width, columns, dtype)
+        inputs_are_made.wait(SECONDS_TO_MAKE_INPUTS)
         every, share = (run_course(Sums(made, part), world_size) for part in (NO_PART, SCATTERED))
         num_rows = len(range(rank, MOST_ROWS_SENT, world_size))
         residual_and_plain, codes_and_scale = slice(2), slice(2, None)
