@@ -30,8 +30,6 @@ __device__ inline void prefetch_shared_expert(const ExpertsParameters& p) {
   prefetch_matrix(p.shared.down);
 }
 
-constexpr int32_t kStageTiles = kTileRows / kSmallGateUpRows;
-
 class Flight {
  public:
   __device__ explicit Flight(int32_t limit) : room_(limit) {}
@@ -50,74 +48,55 @@ class Flight {
   products::RingCursor oldest_;
 };
 
-struct WeightStream {
-  const Frame& frame;
-  products::RingCursor cursor;
-  Flight flight;
-
-  __device__ explicit WeightStream(const Frame& frame)
-      : frame(frame), flight(frame.p.num_in_flight) {}
-
-  template <int32_t rows>
-  __device__ void send(const Unit& unit, int32_t first, int32_t end) {
-    using Shape = StageShape<rows>;
-    const StreamedMatrix& matrix = matrix_of(frame, unit);
-    const uint8_t* source = unit_weights(
-        matrix, frame.shared.lists[unit.list].expert, unit.row_unit * rows);
-    for (int32_t tile = first; tile < end; tile += Shape::kTiles) {
-      uint64_t* full = &frame.ring.barriers->full[cursor.stage];
-      uint8_t* stage =
-          frame.ring.stages + cursor.stage * frame.ring.stage_bytes;
-      int32_t count = min(Shape::kTiles, end - tile);
-      flight.await_room(frame.ring);
-      ptx::barrier_wait(&frame.ring.barriers->empty[cursor.stage],
-                        cursor.parity ^ 1);
-      ptx::barrier_expect(full, count * Shape::kTileBytesOfUnit);
+template <int32_t rows>
+__device__ inline void stream_unit(const Frame& frame,
+                                   products::RingCursor& cursor, Flight& flight,
+                                   const Unit& unit) {
+  using Shape = StageShape<rows>;
+  const StreamedMatrix& matrix = matrix_of(frame, unit);
+  const uint8_t* source = unit_weights(
+      matrix, frame.shared.lists[unit.list].expert, unit.row_unit * rows);
+  for (int32_t tile = 0; tile < matrix.num_column_tiles;
+       tile += Shape::kTiles) {
+    uint64_t* full = &frame.ring.barriers->full[cursor.stage];
+    uint8_t* stage = frame.ring.stages + cursor.stage * frame.ring.stage_bytes;
+    int32_t count = min(Shape::kTiles, matrix.num_column_tiles - tile);
+    flight.await_room(frame.ring);
+    ptx::barrier_wait(&frame.ring.barriers->empty[cursor.stage],
+                      cursor.parity ^ 1);
+    ptx::barrier_expect(full, count * Shape::kTileBytesOfUnit);
 #pragma unroll
-      for (int32_t i = 0; i < Shape::kTiles; ++i)
-        if (i < count)
-          ptx::bulk_copy(stage + i * Shape::kTileBytesOfUnit,
-                         source + int64_t{tile + i} * kTileBytes,
-                         Shape::kTileBytesOfUnit, full, ptx::kEvictFirst);
-      cursor.advance(frame.ring.num_stages);
-    }
+    for (int32_t i = 0; i < Shape::kTiles; ++i)
+      if (i < count)
+        ptx::bulk_copy(stage + i * Shape::kTileBytesOfUnit,
+                       source + int64_t{tile + i} * kTileBytes,
+                       Shape::kTileBytesOfUnit, full, ptx::kEvictFirst);
+    cursor.advance(frame.ring.num_stages);
   }
-};
+}
 
 __device__ inline void close_epoch(const Frame& frame, uint32_t epoch) {
   frame.p.control->next_unit = 0;
   frame.p.control->epoch = epoch + 1;
 }
 
-template <int32_t rows, int32_t down_rows, int32_t max_columns>
+template <int32_t rows, int32_t down_rows>
 __device__ inline void stream_weights(const Frame& frame, uint32_t epoch) {
   products::RingCursor queue;
-  WeightStream stream(frame);
-  Unit unit = frame.unit_at(blockIdx.x);
-  push_unit(frame.shared.queue, queue, unit);
+  products::RingCursor ring;
+  Flight flight(frame.p.num_in_flight);
+  int32_t index = blockIdx.x;
   uint32_t taken = 0;
   while (true) {
     taken = atomicAdd(&frame.p.control->next_unit, 1u);
+    Unit unit = frame.unit_at(index);
+    push_unit(frame.shared.queue, queue, unit);
     if (unit.phase == Phase::end) break;
-    int32_t num_tiles =
-        unit.is_combine() ? 0 : matrix_of(frame, unit).num_column_tiles;
-    int32_t middle = max_columns == kMaxListTokens
-                         ? num_tiles / 2 / kStageTiles * kStageTiles
-                         : num_tiles;
-    Unit next = unit;
-#pragma unroll 1
-    for (int32_t first = 0; first <= middle; first += max(middle, 1)) {
-      int32_t end = first < middle ? middle : num_tiles;
-      if (first == middle) {
-        next = frame.unit_at(static_cast<int32_t>(gridDim.x + taken));
-        push_unit(frame.shared.queue, queue, next);
-      }
-      if (has_height<rows, down_rows>(unit))
-        stream.template send<rows>(unit, first, end);
-      else
-        stream.template send<down_rows>(unit, first, end);
-    }
-    unit = next;
+    if (has_height<rows, down_rows>(unit))
+      stream_unit<rows>(frame, ring, flight, unit);
+    else if (!unit.is_combine())
+      stream_unit<down_rows>(frame, ring, flight, unit);
+    index = static_cast<int32_t>(gridDim.x + taken);
   }
   if (taken == frame.num_units() + gridDim.x - 1) close_epoch(frame, epoch);
 }

@@ -71,7 +71,7 @@ __global__ __launch_bounds__(kNumThreads, 1) void experts_kernel(
   int32_t warp = threadIdx.x / kWarpThreads;
   if (warp == kWeightWarp) {
     if (threadIdx.x % kWarpThreads == 0)
-      stream_weights<rows, down_rows, max_columns>(frame, epoch);
+      stream_weights<rows, down_rows>(frame, epoch);
   } else if (warp == kTokenWarp) {
     load_tokens<rows, down_rows, max_columns>(frame);
   } else if (warp >= kFinishWarp) {

@@ -19,7 +19,6 @@ namespace {
 
 constexpr int32_t kStaticBytes = 3 * 1024;
 constexpr int32_t kTokensOfTwoShares = 16;
-constexpr int32_t kMostBlocksAhead = 2;
 
 struct Room {
   uint8_t* slabs;
@@ -113,7 +112,7 @@ template <int32_t token_blocks>
 __device__ void multiply_bf16(const RouteParameters& p, const Slice& slice,
                               const SharedPlan& plan, const Room& room,
                               Sums<token_blocks>& sums) {
-  constexpr bool kLoadsAhead = token_blocks <= kMostBlocksAhead;
+  constexpr bool kLoadsAhead = token_blocks < kMaxTokenBlocks;
   products::RingCursor place;
   auto next = [&](int32_t i) {
     return next_bf16_tile<token_blocks>(p, slice, plan, room, i, place);
@@ -265,8 +264,6 @@ void launch_dtype(cudaStream_t stream, RouteParameters p) {
   if (p.num_tokens <= kTokensAtOnce) return launch_blocks<dtype, 1>(stream, p);
   if (p.num_tokens <= 2 * kTokensAtOnce)
     return launch_blocks<dtype, 2>(stream, p);
-  if (p.num_tokens <= 3 * kTokensAtOnce)
-    return launch_blocks<dtype, 3>(stream, p);
   launch_blocks<dtype, 4>(stream, p);
 }
 
