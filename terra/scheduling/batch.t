@@ -267,8 +267,9 @@ terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, positi
   check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row comes after a row that is not sampled")
   var index = self:add_logit_row(row)
   var inputs = &self.inputs
-  inputs.temperature[index] = sampling.temperature
-  inputs.top_p[index] = sampling.top_p
+  var takes_best = sampling.top_p == 0
+  inputs.temperature[index] = terralib.select(takes_best, 0.0f, sampling.temperature)
+  inputs.top_p[index] = terralib.select(takes_best, 1.0f, sampling.top_p)
   inputs.min_p[index] = sampling.min_p
   inputs.top_k[index] = sampling.top_k
   inputs.repetition_penalty[index] = sampling.repetition_penalty

@@ -59,21 +59,15 @@ terra request.check_prompt(tokens : &int32, num_tokens : int32, limits : &Limits
   return request.check_tokens("prompt", tokens, num_tokens, limits.vocab_size, message)
 end
 
-local terra check_unit_range(name : rawstring, value : float, lowest : float, is_open : bool, message : &C.glm_message) : int32
-  var is_above = value > lowest or (value == lowest and not is_open)
-  if not (is_above and value <= 1.0f) then
-    if is_open then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is %g, expected a number above %g, at most 1", name, [double](value), [double](lowest))
-    end
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is %g, expected a number from %g to 1", name, [double](value), [double](lowest))
-  end
+local terra check_unit_range(name : rawstring, value : float, message : &C.glm_message) : int32
+  refuse(message, not (value >= 0.0f and value <= 1.0f), "%s is %g, expected a number from 0 to 1", name, [double](value))
   return C.GLM_OK
 end
 
 terra request.check_sampling(s : &C.engine_sampling, message : &C.glm_message) : int32
   refuse(message, not (s.temperature >= 0.0f and is_finite(s.temperature)), "temperature is %g, expected a finite number, 0 or above", [double](s.temperature))
-  status.try(check_unit_range("top_p", s.top_p, 0.0f, true, message))
-  status.try(check_unit_range("min_p", s.min_p, 0.0f, false, message))
+  status.try(check_unit_range("top_p", s.top_p, message))
+  status.try(check_unit_range("min_p", s.min_p, message))
   refuse(message, s.top_k < 0, "top_k is %d, expected 0 (all tokens) or above", s.top_k)
   refuse(message, not (s.repetition_penalty > 0.0f and is_finite(s.repetition_penalty)), "repetition_penalty is %g, expected a finite number above 0", [double](s.repetition_penalty))
   refuse(message, not is_finite(s.frequency_penalty), "frequency_penalty is %g, expected a finite number", [double](s.frequency_penalty))

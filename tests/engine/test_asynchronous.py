@@ -163,7 +163,7 @@ BAD = {
     "temperature is -1,": question(sampling=Sampling(temperature=-1.0)),
     "temperature is nan,": question(sampling=Sampling(temperature=NAN)),
     "max_tokens is 0, expected at least 1": question(max_tokens=0),
-    "top_p is 0,": question(sampling=Sampling(top_p=0.0)),
+    "top_p is -1,": question(sampling=Sampling(top_p=-1.0)),
     "num_logprobs is 21,": question(sampling=Sampling(num_logprobs=21)),
     "bias_tokens[0] is token 2048": question(biases={2048: 1.0}),
 }

@@ -29,6 +29,7 @@ CONTROLS = {
     "temperature near zero": {"sampling": Sampling(temperature=1e-45)},
     "temperature without end": {"sampling": Sampling(temperature=GREATEST)},
     "top_p near zero": {"sampling": Sampling(top_p=1e-38)},
+    "top_p zero": {"sampling": Sampling(top_p=0)},
 }
 
 

@@ -683,80 +683,79 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.643" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
 @"$string.644" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
 @"$string.645" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.646" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.647" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.648" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.649" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.650" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.651" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.652" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.653" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.654" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.655" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.656" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.657" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.658" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.659" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.660" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.661" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.662" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.663" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.664" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.665" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.666" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.669" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.670" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.671" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.672" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.676" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.685" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.686" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.687" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.688" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.689" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.690" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.691" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.692" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.693" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.694" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.695" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.696" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.697" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.698" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
-@"$string.700" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.701" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.702" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.704" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.705" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.710" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.711" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.712" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.713" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.714" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.715" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.718" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.719" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.720" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.721" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.722" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.723" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.726" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.727" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.728" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.729" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.731" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.732" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.734" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.735" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.736" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.737" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.738" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.739" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.740" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.741" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.742" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.910" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
-@"switch.table.$Checkpoint.read_shards.913" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.646" = private unnamed_addr constant [40 x i8] c"%s is %g, expected a number from 0 to 1\00", align 1
+@"$string.647" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.648" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.649" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.650" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.651" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.652" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.653" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.654" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.655" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.656" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.657" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.658" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.659" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.660" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.661" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.662" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.663" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.664" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.665" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.668" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.669" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.670" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.671" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.675" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.684" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.685" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.686" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.687" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.688" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.689" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.690" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.691" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.692" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.693" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.694" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.695" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.696" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.697" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
+@"$string.699" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.700" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.701" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.703" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.704" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.709" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.710" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.711" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.712" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.713" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.714" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.717" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.718" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.719" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.720" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.721" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.722" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.725" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.726" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.727" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.728" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.730" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.731" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.733" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.734" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.735" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.736" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.737" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.738" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.739" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.740" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.741" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.909" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
+@"switch.table.$Checkpoint.read_shards.912" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377", ptr @"$string.378"], align 8
 @"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.378" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
@@ -18528,7 +18527,7 @@ then6.i.i:                                        ; preds = %then2.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.909", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i"
 
@@ -22735,7 +22734,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.909", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit"
 
@@ -30656,7 +30655,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.909", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
 
@@ -30915,7 +30914,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.909", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
 
@@ -31510,7 +31509,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.913", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.912", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -47692,14 +47691,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.656", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.655", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -48109,7 +48108,7 @@ and.lhs.true.i.i38.i.i.i:                         ; preds = %forcond.i.i.i46.i.i
   %301 = load i64, ptr %285, align 8
   %.not.i.i.i.i39.i.i.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i.i.i = load ptr, ptr %283, align 8
-  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.667.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.666.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i40.i.i.i:                            ; preds = %and.lhs.true.i.i38.i.i.i
   %302 = shl i64 %301, 1
@@ -48124,9 +48123,9 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store ptr %304, ptr %283, align 8
   store i64 %spec.store.select.i.i.i.i42.i.i.i, ptr %285, align 8
   %.pre10.i.i.i44.i.i.i = load i64, ptr %284, align 8
-  br label %"$Vector.push.667.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.666.exit.thread.i.i.i.i.i"
 
-"$Vector.push.667.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
+"$Vector.push.666.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
   %306 = phi i64 [ %.pre10.i.i.i44.i.i.i, %merge7.i.i.i.i43.i.i.i ], [ %299, %and.lhs.true.i.i38.i.i.i ]
   %307 = phi ptr [ %304, %merge7.i.i.i.i43.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i38.i.i.i ]
   %308 = getelementptr %110, ptr %307, i64 %306
@@ -48136,7 +48135,7 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store i64 %310, ptr %284, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.667.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.666.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
   %311 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %311, %279
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -48283,7 +48282,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %374 = load i32, ptr %68, align 4
-  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", i32 %374)
+  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", i32 %374)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %376 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %376, i64 1023)
@@ -48316,7 +48315,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i64 %382, i32 %46)
+  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", i64 %382, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   %386 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i.i = tail call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -48421,7 +48420,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %421 = load i32, ptr %420, align 4
   %422 = getelementptr i8, ptr %25, i64 6508
   %423 = load i32, ptr %422, align 4
-  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %416, i32 %421, i32 %423)
+  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %425 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %425, i64 1023)
@@ -48470,7 +48469,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %435)
+  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i32 %435)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %445 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -48512,7 +48511,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -48688,15 +48687,15 @@ merge4:                                           ; preds = %merge
 ; Function Attrs: nofree nounwind
 define internal fastcc range(i32 0, 2) i32 @"$request.check_sampling"(ptr nocapture readonly %0, ptr %1) unnamed_addr #0 {
 entry:
-  %raw.i31.i = alloca [1024 x i8], align 1
+  %raw.i.i105 = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
   %2 = load float, ptr %0, align 4
   %3 = fcmp oge float %2, 0.000000e+00
   %4 = tail call float @llvm.fabs.f32(float %2)
   %5 = fcmp ole float %4, 0x47EFFFFFE0000000
-  %or.cond118 = and i1 %3, %5
-  br i1 %or.cond118, label %merge, label %then
+  %or.cond120 = and i1 %3, %5
+  br i1 %or.cond120, label %merge, label %then
 
 then:                                             ; preds = %entry
   %.not = icmp eq ptr %1, null
@@ -48724,87 +48723,79 @@ then2.i.i:                                        ; preds = %then2
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$printable.clean.exit.i", %then.i, %"$printable.clean.exit34.i", %then.i108, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %then18 ], [ 1, %then22 ], [ 1, %then27 ], [ 1, %then31 ], [ 1, %then35 ], [ 1, %then39 ], [ 1, %then43 ], [ 1, %then47 ], [ 1, %then51 ], [ 0, %merge38 ], [ 1, %then.i108 ], [ 1, %"$printable.clean.exit34.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
+common.ret:                                       ; preds = %"$printable.clean.exit.i112", %then.i108, %"$printable.clean.exit.i", %then.i, %merge38, %then51, %then47, %then43, %then39, %then35, %then31, %then27, %then22, %then18, %then14, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 1, %then14 ], [ 1, %then18 ], [ 1, %then22 ], [ 1, %then27 ], [ 1, %then31 ], [ 1, %then35 ], [ 1, %then39 ], [ 1, %then43 ], [ 1, %then47 ], [ 1, %then51 ], [ 0, %merge38 ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %then.i108 ], [ 1, %"$printable.clean.exit.i112" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 4
   %14 = load float, ptr %13, align 4
-  %15 = fcmp ule float %14, 0.000000e+00
-  %.old.i = fcmp ugt float %14, 1.000000e+00
-  %or.cond119 = or i1 %15, %.old.i
-  br i1 %or.cond119, label %then.i, label %merge4
+  %15 = fcmp ult float %14, 0.000000e+00
+  %16 = fcmp ugt float %14, 1.000000e+00
+  %or.cond.i = or i1 %15, %16
+  br i1 %or.cond.i, label %then.i, label %merge4
 
 then.i:                                           ; preds = %merge
-  %.not29.i = icmp eq ptr %1, null
-  br i1 %.not29.i, label %common.ret, label %then5.i
+  %.not.i = icmp eq ptr %1, null
+  br i1 %.not.i, label %common.ret, label %then2.i
 
-then5.i:                                          ; preds = %then.i
-  %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", ptr nonnull @"$string.648", double %16, double 0.000000e+00)
+then2.i:                                          ; preds = %then.i
+  %17 = fpext float %14 to double
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", ptr nonnull @"$string.647", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
-  %19 = icmp sgt i64 %18, 0
-  br i1 %19, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
+  %20 = icmp sgt i64 %19, 0
+  br i1 %20, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
-then2.i.i.i:                                      ; preds = %then5.i
+then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then5.i
-  %20 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %20, align 1
-  %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %22 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %22, i64 %21)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
+  %21 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %21, align 1
+  %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %23 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %23, i64 %22)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %23 = getelementptr i8, ptr %0, i64 8
-  %24 = load float, ptr %23, align 4
-  %25 = fcmp ogt float %24, 0.000000e+00
-  br i1 %25, label %and.lhs.true.i110, label %or.rhs.i106
+  %24 = getelementptr i8, ptr %0, i64 8
+  %25 = load float, ptr %24, align 4
+  %26 = fcmp ult float %25, 0.000000e+00
+  %27 = fcmp ugt float %25, 1.000000e+00
+  %or.cond.i106 = or i1 %26, %27
+  br i1 %or.cond.i106, label %then.i108, label %merge9
 
-or.rhs.i106:                                      ; preds = %merge4
-  %26 = fcmp une float %24, 0.000000e+00
-  %27 = fcmp ugt float %24, 1.000000e+00
-  %or.cond.i = or i1 %27, %26
-  br i1 %or.cond.i, label %then.i108, label %merge9
+then.i108:                                        ; preds = %merge4
+  %.not.i109 = icmp eq ptr %1, null
+  br i1 %.not.i109, label %common.ret, label %then2.i110
 
-then.i108:                                        ; preds = %and.lhs.true.i110, %or.rhs.i106
-  %.not29.i109 = icmp eq ptr %1, null
-  br i1 %.not29.i109, label %common.ret, label %then9.i
-
-and.lhs.true.i110:                                ; preds = %merge4
-  %.old.i111 = fcmp ugt float %24, 1.000000e+00
-  br i1 %.old.i111, label %then.i108, label %merge9
-
-then9.i:                                          ; preds = %then.i108
-  %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.647", ptr nonnull @"$string.649", double %28, double 0.000000e+00)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
+then2.i110:                                       ; preds = %then.i108
+  %28 = fpext float %25 to double
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", ptr nonnull @"$string.648", double %28)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
+  %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
   %31 = icmp sgt i64 %30, 0
-  br i1 %31, label %then2.i.i33.i, label %"$printable.clean.exit34.i"
+  br i1 %31, label %then2.i.i.i113, label %"$printable.clean.exit.i112"
 
-then2.i.i33.i:                                    ; preds = %then9.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i31.i, ptr nonnull align 1 %1, i64 %spec.select.i.i32.i, i1 false)
-  br label %"$printable.clean.exit34.i"
+then2.i.i.i113:                                   ; preds = %then2.i110
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i105, ptr nonnull align 1 %1, i64 %spec.select.i.i.i111, i1 false)
+  br label %"$printable.clean.exit.i112"
 
-"$printable.clean.exit34.i":                      ; preds = %then2.i.i33.i, %then9.i
-  %32 = getelementptr i8, ptr %raw.i31.i, i64 %spec.select.i.i32.i
+"$printable.clean.exit.i112":                     ; preds = %then2.i.i.i113, %then2.i110
+  %32 = getelementptr i8, ptr %raw.i.i105, i64 %spec.select.i.i.i111
   store i8 0, ptr %32, align 1
-  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i31.i)
-  %34 = ptrtoint ptr %raw.i31.i to i64
+  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i105)
+  %34 = ptrtoint ptr %raw.i.i105 to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %34, i64 %33)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i31.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i105)
   br label %common.ret
 
-merge9:                                           ; preds = %and.lhs.true.i110, %or.rhs.i106
+merge9:                                           ; preds = %merge4
   %35 = getelementptr i8, ptr %0, i64 12
   %36 = load i32, ptr %35, align 4
   %37 = icmp slt i32 %36, 0
@@ -48815,7 +48806,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.650", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.649", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48825,8 +48816,8 @@ merge13:                                          ; preds = %merge9
   %41 = fcmp ogt float %40, 0.000000e+00
   %42 = tail call float @llvm.fabs.f32(float %40)
   %43 = fcmp ole float %42, 0x47EFFFFFE0000000
-  %or.cond121 = and i1 %41, %43
-  br i1 %or.cond121, label %merge21, label %then22
+  %or.cond122 = and i1 %41, %43
+  br i1 %or.cond122, label %merge21, label %then22
 
 then22:                                           ; preds = %merge13
   %.not100 = icmp eq ptr %1, null
@@ -48834,7 +48825,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.651", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.650", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48851,7 +48842,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.652", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.651", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48868,7 +48859,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.653", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.652", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48884,7 +48875,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.654", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.653", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -48906,7 +48897,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.657", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.656", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -48946,7 +48937,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.658", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.657", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -48980,7 +48971,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.658", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -49020,7 +49011,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.660", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -49046,7 +49037,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.661", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.660", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -49071,7 +49062,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.662", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.661", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -49099,7 +49090,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.663", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.662", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -49119,7 +49110,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.664", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.663", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -49170,7 +49161,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.665", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.664", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -49192,7 +49183,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.666", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.665", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -53532,267 +53523,271 @@ merge:                                            ; preds = %"$Sequence.has_pena
   store i32 %16, ptr %27, align 4
   %28 = add i32 %23, 1
   store i32 %28, ptr %22, align 4
-  %29 = load float, ptr %17, align 4
-  %30 = getelementptr i8, ptr %14, i64 152
-  %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr float, ptr %31, i64 %26
-  store float %29, ptr %32, align 4
-  %33 = getelementptr i8, ptr %1, i64 148
-  %34 = load float, ptr %33, align 4
-  %35 = getelementptr i8, ptr %14, i64 160
-  %36 = load ptr, ptr %35, align 8
-  %37 = getelementptr float, ptr %36, i64 %26
-  store float %34, ptr %37, align 4
-  %38 = getelementptr i8, ptr %1, i64 152
-  %39 = load float, ptr %38, align 4
-  %40 = getelementptr i8, ptr %14, i64 168
-  %41 = load ptr, ptr %40, align 8
-  %42 = getelementptr float, ptr %41, i64 %26
-  store float %39, ptr %42, align 4
-  %43 = getelementptr i8, ptr %1, i64 156
-  %44 = load i32, ptr %43, align 4
-  %45 = getelementptr i8, ptr %14, i64 176
-  %46 = load ptr, ptr %45, align 8
-  %47 = getelementptr i32, ptr %46, i64 %26
-  store i32 %44, ptr %47, align 4
-  %48 = load float, ptr %2, align 4
-  %49 = getelementptr i8, ptr %14, i64 184
+  %29 = getelementptr i8, ptr %1, i64 148
+  %30 = load float, ptr %29, align 4
+  %31 = fcmp oeq float %30, 0.000000e+00
+  %32 = load float, ptr %17, align 4
+  %33 = select i1 %31, float 0.000000e+00, float %32
+  %34 = getelementptr i8, ptr %14, i64 152
+  %35 = load ptr, ptr %34, align 8
+  %36 = getelementptr float, ptr %35, i64 %26
+  store float %33, ptr %36, align 4
+  %37 = load float, ptr %29, align 4
+  %38 = select i1 %31, float 1.000000e+00, float %37
+  %39 = getelementptr i8, ptr %14, i64 160
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr float, ptr %40, i64 %26
+  store float %38, ptr %41, align 4
+  %42 = getelementptr i8, ptr %1, i64 152
+  %43 = load float, ptr %42, align 4
+  %44 = getelementptr i8, ptr %14, i64 168
+  %45 = load ptr, ptr %44, align 8
+  %46 = getelementptr float, ptr %45, i64 %26
+  store float %43, ptr %46, align 4
+  %47 = getelementptr i8, ptr %1, i64 156
+  %48 = load i32, ptr %47, align 4
+  %49 = getelementptr i8, ptr %14, i64 176
   %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr float, ptr %50, i64 %26
-  store float %48, ptr %51, align 4
-  %52 = getelementptr i8, ptr %1, i64 164
-  %53 = load float, ptr %52, align 4
-  %54 = getelementptr i8, ptr %14, i64 192
-  %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr float, ptr %55, i64 %26
-  store float %53, ptr %56, align 4
-  %57 = getelementptr i8, ptr %1, i64 168
-  %58 = load float, ptr %57, align 4
-  %59 = getelementptr i8, ptr %14, i64 200
-  %60 = load ptr, ptr %59, align 8
-  %61 = getelementptr float, ptr %60, i64 %26
-  store float %58, ptr %61, align 4
-  %62 = getelementptr i8, ptr %1, i64 172
-  %63 = load i32, ptr %62, align 4
-  %64 = getelementptr i8, ptr %14, i64 240
-  %65 = load ptr, ptr %64, align 8
-  %66 = getelementptr i32, ptr %65, i64 %26
-  store i32 %63, ptr %66, align 4
-  %67 = getelementptr i8, ptr %1, i64 176
-  %68 = load i64, ptr %67, align 8
-  %69 = getelementptr i8, ptr %14, i64 208
-  %70 = load ptr, ptr %69, align 8
-  %71 = getelementptr i64, ptr %70, i64 %26
-  store i64 %68, ptr %71, align 8
-  %72 = getelementptr i8, ptr %14, i64 216
-  %73 = load ptr, ptr %72, align 8
-  %74 = getelementptr i32, ptr %73, i64 %26
-  store i32 %21, ptr %74, align 4
-  %75 = getelementptr i8, ptr %14, i64 224
-  %76 = load ptr, ptr %75, align 8
-  %77 = getelementptr i32, ptr %76, i64 %26
-  store i32 %count_row.0, ptr %77, align 4
-  %78 = getelementptr i8, ptr %14, i64 232
-  %79 = load ptr, ptr %78, align 8
-  %80 = getelementptr i32, ptr %79, i64 %26
-  store i32 -1, ptr %80, align 4
-  %81 = getelementptr i8, ptr %14, i64 24
-  %82 = load i32, ptr %81, align 4
-  %83 = getelementptr i8, ptr %14, i64 248
-  %84 = load ptr, ptr %83, align 8
-  %85 = sext i32 %28 to i64
-  %86 = getelementptr i32, ptr %84, i64 %85
-  store i32 %82, ptr %86, align 4
-  %87 = getelementptr i8, ptr %14, i64 20
-  store i32 %28, ptr %87, align 4
+  %51 = getelementptr i32, ptr %50, i64 %26
+  store i32 %48, ptr %51, align 4
+  %52 = load float, ptr %2, align 4
+  %53 = getelementptr i8, ptr %14, i64 184
+  %54 = load ptr, ptr %53, align 8
+  %55 = getelementptr float, ptr %54, i64 %26
+  store float %52, ptr %55, align 4
+  %56 = getelementptr i8, ptr %1, i64 164
+  %57 = load float, ptr %56, align 4
+  %58 = getelementptr i8, ptr %14, i64 192
+  %59 = load ptr, ptr %58, align 8
+  %60 = getelementptr float, ptr %59, i64 %26
+  store float %57, ptr %60, align 4
+  %61 = getelementptr i8, ptr %1, i64 168
+  %62 = load float, ptr %61, align 4
+  %63 = getelementptr i8, ptr %14, i64 200
+  %64 = load ptr, ptr %63, align 8
+  %65 = getelementptr float, ptr %64, i64 %26
+  store float %62, ptr %65, align 4
+  %66 = getelementptr i8, ptr %1, i64 172
+  %67 = load i32, ptr %66, align 4
+  %68 = getelementptr i8, ptr %14, i64 240
+  %69 = load ptr, ptr %68, align 8
+  %70 = getelementptr i32, ptr %69, i64 %26
+  store i32 %67, ptr %70, align 4
+  %71 = getelementptr i8, ptr %1, i64 176
+  %72 = load i64, ptr %71, align 8
+  %73 = getelementptr i8, ptr %14, i64 208
+  %74 = load ptr, ptr %73, align 8
+  %75 = getelementptr i64, ptr %74, i64 %26
+  store i64 %72, ptr %75, align 8
+  %76 = getelementptr i8, ptr %14, i64 216
+  %77 = load ptr, ptr %76, align 8
+  %78 = getelementptr i32, ptr %77, i64 %26
+  store i32 %21, ptr %78, align 4
+  %79 = getelementptr i8, ptr %14, i64 224
+  %80 = load ptr, ptr %79, align 8
+  %81 = getelementptr i32, ptr %80, i64 %26
+  store i32 %count_row.0, ptr %81, align 4
+  %82 = getelementptr i8, ptr %14, i64 232
+  %83 = load ptr, ptr %82, align 8
+  %84 = getelementptr i32, ptr %83, i64 %26
+  store i32 -1, ptr %84, align 4
+  %85 = getelementptr i8, ptr %14, i64 24
+  %86 = load i32, ptr %85, align 4
+  %87 = getelementptr i8, ptr %14, i64 248
+  %88 = load ptr, ptr %87, align 8
+  %89 = sext i32 %28 to i64
+  %90 = getelementptr i32, ptr %88, i64 %89
+  store i32 %86, ptr %90, align 4
+  %91 = getelementptr i8, ptr %14, i64 20
+  store i32 %28, ptr %91, align 4
   %.val.i.i = load i64, ptr %18, align 8
   %.val2.i.i = load i32, ptr %19, align 4
-  %88 = trunc i64 %.val.i.i to i32
-  %89 = add i32 %.val2.i.i, %88
-  %90 = getelementptr i8, ptr %1, i64 40
-  %91 = load i32, ptr %90, align 4
-  %92 = sub i32 %89, %91
-  %93 = getelementptr i8, ptr %1, i64 48
-  %94 = load i32, ptr %93, align 4
-  %95 = icmp slt i32 %92, %94
-  %common.ret.op.v.i = select i1 %95, i64 280, i64 256
+  %92 = trunc i64 %.val.i.i to i32
+  %93 = add i32 %.val2.i.i, %92
+  %94 = getelementptr i8, ptr %1, i64 40
+  %95 = load i32, ptr %94, align 4
+  %96 = sub i32 %93, %95
+  %97 = getelementptr i8, ptr %1, i64 48
+  %98 = load i32, ptr %97, align 4
+  %99 = icmp slt i32 %96, %98
+  %common.ret.op.v.i = select i1 %99, i64 280, i64 256
   %common.ret.op.i = getelementptr i8, ptr %1, i64 %common.ret.op.v.i
-  %96 = getelementptr i8, ptr %common.ret.op.i, i64 8
-  %97 = load i64, ptr %96, align 8
-  %98 = icmp sgt i64 %97, 0
-  br i1 %98, label %forbody.preheader, label %merge1
+  %100 = getelementptr i8, ptr %common.ret.op.i, i64 8
+  %101 = load i64, ptr %100, align 8
+  %102 = icmp sgt i64 %101, 0
+  br i1 %102, label %forbody.preheader, label %merge1
 
 forbody.preheader:                                ; preds = %merge
-  %xtraiter = and i64 %97, 1
-  %99 = icmp eq i64 %97, 1
-  br i1 %99, label %merge1.loopexit.unr-lcssa, label %forbody.preheader.new
+  %xtraiter = and i64 %101, 1
+  %103 = icmp eq i64 %101, 1
+  br i1 %103, label %merge1.loopexit.unr-lcssa, label %forbody.preheader.new
 
 forbody.preheader.new:                            ; preds = %forbody.preheader
-  %unroll_iter = and i64 %97, 9223372036854775806
+  %unroll_iter = and i64 %101, 9223372036854775806
   br label %forbody
 
 forbody:                                          ; preds = %forbody, %forbody.preheader.new
-  %i.031 = phi i64 [ 0, %forbody.preheader.new ], [ %151, %forbody ]
+  %i.031 = phi i64 [ 0, %forbody.preheader.new ], [ %155, %forbody ]
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
-  %100 = load ptr, ptr %13, align 8
-  %101 = load ptr, ptr %common.ret.op.i, align 8
-  %102 = getelementptr %110, ptr %101, i64 %i.031
-  %103 = load i32, ptr %102, align 4
-  %104 = getelementptr i8, ptr %102, i64 4
-  %105 = load float, ptr %104, align 4
-  %106 = getelementptr i8, ptr %100, i64 256
-  %107 = load ptr, ptr %106, align 8
-  %108 = getelementptr i8, ptr %100, i64 24
-  %109 = load i32, ptr %108, align 4
-  %110 = sext i32 %109 to i64
-  %111 = getelementptr i32, ptr %107, i64 %110
-  store i32 %103, ptr %111, align 4
-  %112 = getelementptr i8, ptr %100, i64 264
-  %113 = load ptr, ptr %112, align 8
-  %114 = load i32, ptr %108, align 4
-  %115 = sext i32 %114 to i64
-  %116 = getelementptr float, ptr %113, i64 %115
-  store float %105, ptr %116, align 4
-  %117 = load i32, ptr %108, align 4
-  %118 = add i32 %117, 1
-  store i32 %118, ptr %108, align 4
-  %119 = getelementptr i8, ptr %100, i64 248
-  %120 = load ptr, ptr %119, align 8
-  %121 = getelementptr i8, ptr %100, i64 20
-  %122 = load i32, ptr %121, align 4
-  %123 = sext i32 %122 to i64
-  %124 = getelementptr i32, ptr %120, i64 %123
-  store i32 %118, ptr %124, align 4
-  %125 = or disjoint i64 %i.031, 1
-  %126 = load ptr, ptr %13, align 8
-  %127 = load ptr, ptr %common.ret.op.i, align 8
-  %128 = getelementptr %110, ptr %127, i64 %125
-  %129 = load i32, ptr %128, align 4
-  %130 = getelementptr i8, ptr %128, i64 4
-  %131 = load float, ptr %130, align 4
-  %132 = getelementptr i8, ptr %126, i64 256
-  %133 = load ptr, ptr %132, align 8
-  %134 = getelementptr i8, ptr %126, i64 24
-  %135 = load i32, ptr %134, align 4
-  %136 = sext i32 %135 to i64
-  %137 = getelementptr i32, ptr %133, i64 %136
-  store i32 %129, ptr %137, align 4
-  %138 = getelementptr i8, ptr %126, i64 264
-  %139 = load ptr, ptr %138, align 8
-  %140 = load i32, ptr %134, align 4
-  %141 = sext i32 %140 to i64
-  %142 = getelementptr float, ptr %139, i64 %141
-  store float %131, ptr %142, align 4
-  %143 = load i32, ptr %134, align 4
-  %144 = add i32 %143, 1
-  store i32 %144, ptr %134, align 4
-  %145 = getelementptr i8, ptr %126, i64 248
-  %146 = load ptr, ptr %145, align 8
-  %147 = getelementptr i8, ptr %126, i64 20
-  %148 = load i32, ptr %147, align 4
-  %149 = sext i32 %148 to i64
-  %150 = getelementptr i32, ptr %146, i64 %149
-  store i32 %144, ptr %150, align 4
-  %151 = add nuw nsw i64 %i.031, 2
+  %104 = load ptr, ptr %13, align 8
+  %105 = load ptr, ptr %common.ret.op.i, align 8
+  %106 = getelementptr %110, ptr %105, i64 %i.031
+  %107 = load i32, ptr %106, align 4
+  %108 = getelementptr i8, ptr %106, i64 4
+  %109 = load float, ptr %108, align 4
+  %110 = getelementptr i8, ptr %104, i64 256
+  %111 = load ptr, ptr %110, align 8
+  %112 = getelementptr i8, ptr %104, i64 24
+  %113 = load i32, ptr %112, align 4
+  %114 = sext i32 %113 to i64
+  %115 = getelementptr i32, ptr %111, i64 %114
+  store i32 %107, ptr %115, align 4
+  %116 = getelementptr i8, ptr %104, i64 264
+  %117 = load ptr, ptr %116, align 8
+  %118 = load i32, ptr %112, align 4
+  %119 = sext i32 %118 to i64
+  %120 = getelementptr float, ptr %117, i64 %119
+  store float %109, ptr %120, align 4
+  %121 = load i32, ptr %112, align 4
+  %122 = add i32 %121, 1
+  store i32 %122, ptr %112, align 4
+  %123 = getelementptr i8, ptr %104, i64 248
+  %124 = load ptr, ptr %123, align 8
+  %125 = getelementptr i8, ptr %104, i64 20
+  %126 = load i32, ptr %125, align 4
+  %127 = sext i32 %126 to i64
+  %128 = getelementptr i32, ptr %124, i64 %127
+  store i32 %122, ptr %128, align 4
+  %129 = or disjoint i64 %i.031, 1
+  %130 = load ptr, ptr %13, align 8
+  %131 = load ptr, ptr %common.ret.op.i, align 8
+  %132 = getelementptr %110, ptr %131, i64 %129
+  %133 = load i32, ptr %132, align 4
+  %134 = getelementptr i8, ptr %132, i64 4
+  %135 = load float, ptr %134, align 4
+  %136 = getelementptr i8, ptr %130, i64 256
+  %137 = load ptr, ptr %136, align 8
+  %138 = getelementptr i8, ptr %130, i64 24
+  %139 = load i32, ptr %138, align 4
+  %140 = sext i32 %139 to i64
+  %141 = getelementptr i32, ptr %137, i64 %140
+  store i32 %133, ptr %141, align 4
+  %142 = getelementptr i8, ptr %130, i64 264
+  %143 = load ptr, ptr %142, align 8
+  %144 = load i32, ptr %138, align 4
+  %145 = sext i32 %144 to i64
+  %146 = getelementptr float, ptr %143, i64 %145
+  store float %135, ptr %146, align 4
+  %147 = load i32, ptr %138, align 4
+  %148 = add i32 %147, 1
+  store i32 %148, ptr %138, align 4
+  %149 = getelementptr i8, ptr %130, i64 248
+  %150 = load ptr, ptr %149, align 8
+  %151 = getelementptr i8, ptr %130, i64 20
+  %152 = load i32, ptr %151, align 4
+  %153 = sext i32 %152 to i64
+  %154 = getelementptr i32, ptr %150, i64 %153
+  store i32 %148, ptr %154, align 4
+  %155 = add nuw nsw i64 %i.031, 2
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
   br i1 %niter.ncmp.1, label %merge1.loopexit.unr-lcssa, label %forbody
 
 merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.preheader
-  %i.031.unr = phi i64 [ 0, %forbody.preheader ], [ %151, %forbody ]
+  %i.031.unr = phi i64 [ 0, %forbody.preheader ], [ %155, %forbody ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %merge1, label %forbody.epil
 
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
-  %152 = load ptr, ptr %13, align 8
-  %153 = load ptr, ptr %common.ret.op.i, align 8
-  %154 = getelementptr %110, ptr %153, i64 %i.031.unr
-  %155 = load i32, ptr %154, align 4
-  %156 = getelementptr i8, ptr %154, i64 4
-  %157 = load float, ptr %156, align 4
-  %158 = getelementptr i8, ptr %152, i64 256
-  %159 = load ptr, ptr %158, align 8
-  %160 = getelementptr i8, ptr %152, i64 24
-  %161 = load i32, ptr %160, align 4
-  %162 = sext i32 %161 to i64
-  %163 = getelementptr i32, ptr %159, i64 %162
-  store i32 %155, ptr %163, align 4
-  %164 = getelementptr i8, ptr %152, i64 264
-  %165 = load ptr, ptr %164, align 8
-  %166 = load i32, ptr %160, align 4
-  %167 = sext i32 %166 to i64
-  %168 = getelementptr float, ptr %165, i64 %167
-  store float %157, ptr %168, align 4
-  %169 = load i32, ptr %160, align 4
-  %170 = add i32 %169, 1
-  store i32 %170, ptr %160, align 4
-  %171 = getelementptr i8, ptr %152, i64 248
-  %172 = load ptr, ptr %171, align 8
-  %173 = getelementptr i8, ptr %152, i64 20
-  %174 = load i32, ptr %173, align 4
-  %175 = sext i32 %174 to i64
-  %176 = getelementptr i32, ptr %172, i64 %175
-  store i32 %170, ptr %176, align 4
+  %156 = load ptr, ptr %13, align 8
+  %157 = load ptr, ptr %common.ret.op.i, align 8
+  %158 = getelementptr %110, ptr %157, i64 %i.031.unr
+  %159 = load i32, ptr %158, align 4
+  %160 = getelementptr i8, ptr %158, i64 4
+  %161 = load float, ptr %160, align 4
+  %162 = getelementptr i8, ptr %156, i64 256
+  %163 = load ptr, ptr %162, align 8
+  %164 = getelementptr i8, ptr %156, i64 24
+  %165 = load i32, ptr %164, align 4
+  %166 = sext i32 %165 to i64
+  %167 = getelementptr i32, ptr %163, i64 %166
+  store i32 %159, ptr %167, align 4
+  %168 = getelementptr i8, ptr %156, i64 264
+  %169 = load ptr, ptr %168, align 8
+  %170 = load i32, ptr %164, align 4
+  %171 = sext i32 %170 to i64
+  %172 = getelementptr float, ptr %169, i64 %171
+  store float %161, ptr %172, align 4
+  %173 = load i32, ptr %164, align 4
+  %174 = add i32 %173, 1
+  store i32 %174, ptr %164, align 4
+  %175 = getelementptr i8, ptr %156, i64 248
+  %176 = load ptr, ptr %175, align 8
+  %177 = getelementptr i8, ptr %156, i64 20
+  %178 = load i32, ptr %177, align 4
+  %179 = sext i32 %178 to i64
+  %180 = getelementptr i32, ptr %176, i64 %179
+  store i32 %174, ptr %180, align 4
   br label %merge1
 
 merge1:                                           ; preds = %forbody.epil, %merge1.loopexit.unr-lcssa, %merge
-  %177 = getelementptr i8, ptr %1, i64 328
-  %.val.i = load ptr, ptr %177, align 8
+  %181 = getelementptr i8, ptr %1, i64 328
+  %.val.i = load ptr, ptr %181, align 8
   %.not.i = icmp eq ptr %.val.i, null
   br i1 %.not.i, label %merge2, label %"$Sequence.awaits_its_mask.exit"
 
 "$Sequence.awaits_its_mask.exit":                 ; preds = %merge1
-  %178 = getelementptr i8, ptr %1, i64 348
-  %179 = load i32, ptr %178, align 4
+  %182 = getelementptr i8, ptr %1, i64 348
+  %183 = load i32, ptr %182, align 4
   %.val.i.i24 = load i64, ptr %18, align 8
   %.val2.i.i25 = load i32, ptr %19, align 4
-  %180 = trunc i64 %.val.i.i24 to i32
-  %181 = add i32 %.val2.i.i25, %180
-  %182 = load i32, ptr %90, align 4
-  %183 = sub i32 %181, %182
-  %.not = icmp sgt i32 %179, %183
+  %184 = trunc i64 %.val.i.i24 to i32
+  %185 = add i32 %.val2.i.i25, %184
+  %186 = load i32, ptr %94, align 4
+  %187 = sub i32 %185, %186
+  %.not = icmp sgt i32 %183, %187
   br i1 %.not, label %"$Sequence.is_restricted.exit", label %then3
 
 then3:                                            ; preds = %"$Sequence.awaits_its_mask.exit"
-  %184 = load ptr, ptr %13, align 8
-  %185 = getelementptr i8, ptr %184, i64 32
-  %186 = load i32, ptr %185, align 4
+  %188 = load ptr, ptr %13, align 8
+  %189 = getelementptr i8, ptr %188, i64 32
+  %190 = load i32, ptr %189, align 4
   br label %merge2.sink.split
 
 "$Sequence.is_restricted.exit":                   ; preds = %"$Sequence.awaits_its_mask.exit"
-  %187 = getelementptr i8, ptr %1, i64 340
-  %188 = load i8, ptr %187, align 1
-  %189 = icmp eq i8 %188, 0
-  br i1 %189, label %then5, label %merge2
+  %191 = getelementptr i8, ptr %1, i64 340
+  %192 = load i8, ptr %191, align 1
+  %193 = icmp eq i8 %192, 0
+  br i1 %193, label %then5, label %merge2
 
 then5:                                            ; preds = %"$Sequence.is_restricted.exit"
-  %190 = load ptr, ptr %13, align 8
-  %191 = getelementptr i8, ptr %190, i64 68
-  %.val.i29 = load i32, ptr %191, align 4
-  %192 = sext i32 %.val.i29 to i64
-  %193 = add nsw i64 %192, 31
-  %194 = sdiv i64 %193, 32
-  %195 = getelementptr i8, ptr %190, i64 272
-  %196 = load ptr, ptr %195, align 8
-  %197 = getelementptr i8, ptr %190, i64 28
-  %198 = load i32, ptr %197, align 4
-  %199 = sext i32 %198 to i64
-  %200 = mul nsw i64 %194, %199
-  %201 = getelementptr i32, ptr %196, i64 %200
-  %202 = shl nsw i64 %194, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %201, ptr nonnull readonly align 1 %.val.i, i64 %202, i1 false)
-  %203 = load i32, ptr %197, align 4
-  %204 = getelementptr i8, ptr %190, i64 232
-  %205 = load ptr, ptr %204, align 8
-  %206 = getelementptr i32, ptr %205, i64 %26
-  store i32 %203, ptr %206, align 4
+  %194 = load ptr, ptr %13, align 8
+  %195 = getelementptr i8, ptr %194, i64 68
+  %.val.i29 = load i32, ptr %195, align 4
+  %196 = sext i32 %.val.i29 to i64
+  %197 = add nsw i64 %196, 31
+  %198 = sdiv i64 %197, 32
+  %199 = getelementptr i8, ptr %194, i64 272
+  %200 = load ptr, ptr %199, align 8
+  %201 = getelementptr i8, ptr %194, i64 28
+  %202 = load i32, ptr %201, align 4
+  %203 = sext i32 %202 to i64
+  %204 = mul nsw i64 %198, %203
+  %205 = getelementptr i32, ptr %200, i64 %204
+  %206 = shl nsw i64 %198, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %205, ptr nonnull readonly align 1 %.val.i, i64 %206, i1 false)
+  %207 = load i32, ptr %201, align 4
+  %208 = getelementptr i8, ptr %194, i64 232
+  %209 = load ptr, ptr %208, align 8
+  %210 = getelementptr i32, ptr %209, i64 %26
+  store i32 %207, ptr %210, align 4
   br label %merge2.sink.split
 
 merge2.sink.split:                                ; preds = %then3, %then5
-  %.sink33 = phi i32 [ %203, %then5 ], [ %186, %then3 ]
-  %.sink32 = phi ptr [ %197, %then5 ], [ %185, %then3 ]
-  %207 = add i32 %.sink33, 1
-  store i32 %207, ptr %.sink32, align 4
+  %.sink33 = phi i32 [ %207, %then5 ], [ %190, %then3 ]
+  %.sink32 = phi ptr [ %201, %then5 ], [ %189, %then3 ]
+  %211 = add i32 %.sink33, 1
+  store i32 %211, ptr %.sink32, align 4
   br label %merge2
 
 merge2:                                           ; preds = %merge2.sink.split, %merge1, %"$Sequence.is_restricted.exit"
@@ -56124,7 +56119,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.728", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.727", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -56149,7 +56144,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.685", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.684", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -56184,7 +56179,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.686", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.685", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -56224,7 +56219,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.687", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.686", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -56388,7 +56383,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.727", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.726", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -56443,7 +56438,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5625
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.688", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.687", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56547,7 +56542,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.689", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.688", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -56719,7 +56714,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.690", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.689", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -56757,7 +56752,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.691", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.690", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -57040,7 +57035,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 1993
   %39 = getelementptr i8, ptr %0, i64 2136
   %40 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -57057,7 +57052,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -57075,7 +57070,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -57093,7 +57088,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -57111,7 +57106,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -57143,7 +57138,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2120
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -57173,7 +57168,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -57203,7 +57198,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.691", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -57240,7 +57235,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2088
-  store ptr @"$string.693", ptr %34, align 8
+  store ptr @"$string.692", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -57272,7 +57267,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.694", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -57311,7 +57306,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.695", ptr %34, align 8
+  store ptr @"$string.694", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -57346,7 +57341,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.696", ptr %34, align 8
+  store ptr @"$string.695", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -57421,7 +57416,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.693", ptr %34, align 8
+  store ptr @"$string.692", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -57474,7 +57469,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.697", ptr %34, align 8
+  store ptr @"$string.696", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -57806,7 +57801,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2072
   %25 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.693", ptr %25, align 8
+  store ptr @"$string.692", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2016
@@ -57865,7 +57860,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.698", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.697", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -57981,7 +57976,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -58460,7 +58455,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.701", ptr nonnull @"$string.237", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.700", ptr nonnull @"$string.237", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -58736,9 +58731,9 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.304", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.707.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.706.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.707.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.706.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -58757,7 +58752,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.707.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.706.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -58810,7 +58805,7 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
   %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.312", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.706.exit.i.i"
+  br label %"$place_layer.705.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -58874,7 +58869,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).707.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -58955,9 +58950,9 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.317", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).707.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).707.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -58973,8 +58968,8 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).707.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).707.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -59040,14 +59035,14 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
   %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.706.exit.i.i"
+  br label %"$place_layer.705.exit.i.i"
 
-"$place_layer.706.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.705.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.706.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.705.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -59061,8 +59056,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.706.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.707.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.706.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.707.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.705.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.706.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.705.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.706.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -59077,7 +59072,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2056
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.710", ptr %25, align 8
+  store ptr @"$string.709", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -59168,7 +59163,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.701", ptr nonnull @"$string.237", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.700", ptr nonnull @"$string.237", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -59265,7 +59260,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.701", ptr nonnull @"$string.702", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.700", ptr nonnull @"$string.701", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -59576,7 +59571,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.704", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.703", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -59633,7 +59628,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.705", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.704", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -60037,7 +60032,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -60451,7 +60446,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.712", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.711", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -60647,7 +60642,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.713", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.712", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -60711,7 +60706,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.714", ptr %24, align 8
+  store ptr @"$string.713", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -60753,7 +60748,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.714", ptr %24, align 8
+  store ptr @"$string.713", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -60789,7 +60784,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.715", ptr %67, align 8
+  store ptr @"$string.714", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2016
@@ -61859,7 +61854,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.712", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.711", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -62093,7 +62088,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %172 = load i32, ptr %129, align 4
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", i32 %172)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.717", i32 %172)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %174, i64 1023)
@@ -62127,7 +62122,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %181 = call ptr @__errno_location()
   %182 = load i32, ptr %181, align 4
   %183 = call ptr @strerror(i32 %182)
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", ptr %183)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", ptr %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -62244,7 +62239,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", i32 %242, i32 %244)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", i32 %242, i32 %244)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -62278,7 +62273,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.721", i32 %252, i32 %254)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %257, i64 1023)
@@ -62387,7 +62382,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %252, i32 %254)
+  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.721", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
@@ -62614,7 +62609,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %404, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.723", i32 %252, i32 %254)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
@@ -62646,7 +62641,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %412 = call ptr @__errno_location()
   %413 = load i32, ptr %412, align 4
   %414 = call ptr @strerror(i32 %413)
-  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", ptr %414)
+  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", ptr %414)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %416, i64 1023)
@@ -62745,21 +62740,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %452 = getelementptr i8, ptr %0, i64 8288
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.725"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.724"(ptr %452, i64 %454)
   br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %456 = getelementptr i8, ptr %0, i64 8240
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.717"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.716"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %460 = getelementptr i8, ptr %0, i64 8216
   %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %462 = sext i32 %461 to i64
-  %463 = call fastcc zeroext i1 @"$Vector.reserve.717"(ptr %460, i64 %462)
+  %463 = call fastcc zeroext i1 @"$Vector.reserve.716"(ptr %460, i64 %462)
   br i1 %463, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -62890,7 +62885,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %513 = getelementptr i8, ptr %0, i64 8312
   %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %515 = sext i32 %514 to i64
-  %516 = call fastcc zeroext i1 @"$Vector.reserve.725"(ptr %513, i64 %515)
+  %516 = call fastcc zeroext i1 @"$Vector.reserve.724"(ptr %513, i64 %515)
   br i1 %516, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -62898,7 +62893,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.726", i32 %232)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.725", i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -62964,7 +62959,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.717"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.716"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -62994,7 +62989,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.725"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.724"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -63042,7 +63037,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.610", ptr nonnull @"$string.729")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.610", ptr nonnull @"$string.728")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -63269,7 +63264,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6500
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.731", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.730", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -63311,7 +63306,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.732", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.731", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -63403,7 +63398,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.734", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.733", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -64003,7 +63998,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.739", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.738", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -64121,7 +64116,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.740", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.739", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -64694,7 +64689,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.741", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.740", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -64724,7 +64719,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.742", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.741", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -64847,7 +64842,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.735", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.734", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -64880,7 +64875,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.736", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.735", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -64910,7 +64905,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.737", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.736", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -64951,7 +64946,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.738", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.737", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

@@ -92,7 +92,7 @@ def test_bias_and_logprobs_reach_the_engine():
     [
         (["--temperature", "-1"], ["temperature"]),
         (["--temperature", "nan"], ["temperature"]),
-        (["--top-p", "0"], ["top_p"]),
+        (["--top-p", "-0.1"], ["top_p"]),
         (["--top-p", "nan"], ["top_p"]),
         (["--top-k", "-1"], ["--top-k"]),
         (["--min-p", "2"], ["min_p"]),
