@@ -90,6 +90,11 @@ class Endpoint(click.ParamType):
     is_flag=True,
     help="Let JSON that a grammar asks for have white space between all its tokens.",
 )
+@server_option(
+    "--strict-fields",
+    is_flag=True,
+    help="Refuse fields that are not known here, in place of a line in the log.",
+)
 @setting(
     "--request-timeout",
     "request_seconds",
@@ -133,7 +138,7 @@ class Endpoint(click.ParamType):
     "--keep-alive-comments",
     "keep_alive_comment_seconds",
     POSITIVE_SECONDS,
-    "Seconds of silence after which a stream carries a comment.",
+    "Seconds of silence after which a stream carries a sign of life.",
 )
 @server_option(
     "--kv-events",

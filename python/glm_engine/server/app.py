@@ -5,6 +5,7 @@ from fastapi import FastAPI
 from glm_engine.server import errors
 from glm_engine.server.anthropic.messages import messages_router
 from glm_engine.server.entry import Entry
+from glm_engine.server.fields import unknown_fields
 from glm_engine.server.health import health_router
 from glm_engine.server.openai.chat import chat_router
 from glm_engine.server.openai.completions import completions_router
@@ -37,6 +38,7 @@ def create_app(service):
         redirect_slashes=False,
     )
     app.state.settings = service.settings
+    unknown_fields.are_refused = service.settings.strict_fields
     errors.register(app, service.settings)
     for make_router in ROUTERS:
         app.include_router(make_router(service))

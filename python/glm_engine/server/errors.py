@@ -15,6 +15,8 @@ CLIENT_CLOSED_REQUEST = 499
 MAX_MESSAGE_CHARACTERS = 2048
 MAX_PARAM_CHARACTERS = 256
 CUT = " [cut] "
+UNKNOWN_FIELD = "unknown_field"
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 NO_RETRY = {"x-should-retry": "false"}
 TYPES = {
     400: "invalid_request_error",
@@ -77,6 +79,16 @@ def shortened(text, most):
     return text[:half] + CUT + text[-half:]
 
 
+class TooLongError(ApiError):
+    """A prompt of more than `most_tokens`; is_counted: `num_tokens` is not just the least."""
+
+    def __init__(self, message, param, num_tokens, most_tokens, is_counted):
+        super().__init__(400, message, param, CONTEXT_LENGTH_EXCEEDED)
+        self.num_tokens = num_tokens
+        self.most_tokens = most_tokens
+        self.is_counted = is_counted
+
+
 def openai_body(error):
     return {"error": error.as_dict()}
 
@@ -102,7 +114,7 @@ def of_engine(error, settings):
         retry = {"retry-after": str(settings.retry_after_seconds)}
         return ApiError(429, f"the queue is full: {error}", code="queue_full", headers=retry)
     if error.status == Status.GLM_OUT_OF_MEMORY:
-        return ApiError(400, str(error), code="context_length_exceeded")
+        return ApiError(400, str(error), code=CONTEXT_LENGTH_EXCEEDED)
     return ApiError(status, str(error), code=getattr(error.status, "name", None))
 
 
@@ -115,6 +127,8 @@ def of_validation(error):
     found = error.errors()
     first = found[0]
     path = place_of(first, error.body)
+    if first["type"] == UNKNOWN_FIELD:
+        path.append(first["ctx"]["name"])
     if first["type"] == "json_invalid":
         message = f"the body is not valid JSON: {first['ctx']['error']}"
         return ApiError(400, message, code="invalid_json")
@@ -142,8 +156,8 @@ def place_of(found, body):
 
 
 def plain_message(found):
-    if found["type"] == "extra_forbidden":
-        return "this field is not known here, and a field that is ignored would mislead"
+    if found["type"] == UNKNOWN_FIELD:
+        return "this field is not known here, and --strict-fields refuses what is not"
     return found["msg"].removeprefix("Value error, ")
 
 

@@ -1,14 +1,15 @@
 """Fields that the interfaces share, with their bounds.
 
-A field that would change the result and is not supported takes its neutral value only; a
-field that nobody knows is refused by name.
+A field that would change the result and is not supported takes its neutral value only; one that
+nobody knows is left out, or refused by name where the server was told to.
 """
 
 import operator
 import re
-from functools import reduce
+from functools import cache, reduce
 from typing import Annotated, Any
 
+import structlog
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -18,7 +19,9 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
+log = structlog.get_logger("server")
 MAX_CHOICES = 128
 MAX_STOPS = 32
 MAX_STOP_CHARACTERS = 1024
@@ -28,27 +31,58 @@ MAX_TOKENS = 2**31 - 1
 MAX_MESSAGES = 4096
 MAX_TOOLS = 256
 SEED_MASK = 2**64 - 1
+NO_SEED = -1
+LEAST_FLOAT = 1.2e-38
+MAX_NAMED = 256
+MAX_NAME_CHARACTERS = 64
 TOKEN_ID = re.compile("[0-9]{1,10}")
 
 
 class LenientModel(BaseModel):
-    """No coercions: "1" is no number, 1 no truth value; unknown fields are left out."""
+    """No coercions: "1" is no number, 1 no truth value; unknown fields are of no interest."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
-class StrictModel(LenientModel):
-    """Unknown fields are refused, but for null: that asks for nothing."""
+class UnknownFields:
+    """What becomes of fields that nobody knows; the first of them are named once each in the log.
 
-    model_config = ConfigDict(extra="forbid")
+    are_refused: as `--strict-fields` says.
+    """
+
+    def __init__(self):
+        self.are_refused = False
+        self.named = set()
+
+    def take(self, owner, names):
+        """Refuse fields of a model, or name those of them in the log that never came before."""
+        if self.are_refused:
+            raise PydanticCustomError("unknown_field", "not known", {"name": names[0]})
+        shown = {f"{owner}.{name}"[:MAX_NAME_CHARACTERS] for name in names} - self.named
+        if shown and len(self.named) < MAX_NAMED:
+            self.named |= shown
+            log.warning("unknown fields are ignored", fields=sorted(shown))
+
+
+unknown_fields = UnknownFields()
+
+
+@cache
+def names_of(model):
+    """Return the names of a model's fields as clients write them."""
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
+
+
+class StrictModel(LenientModel):
+    """Unknown fields are told of, or refused, but for null: that asks for nothing."""
 
     @model_validator(mode="before")
     @classmethod
-    def without_unknown_nulls(cls, value):
-        if not isinstance(value, dict) or None not in value.values():
-            return value
-        known = cls.model_fields
-        return {name: one for name, one in value.items() if one is not None or name in known}
+    def take_unknown(cls, value):
+        if isinstance(value, dict) and (names := value.keys() - names_of(cls)):
+            if asked := sorted(name for name in names if value[name] is not None):
+                unknown_fields.take(cls.__name__, asked)
+        return value
 
 
 def whole_number(value):
@@ -126,9 +160,9 @@ Stops = Annotated[
 ]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
-TopP = Annotated[float, Field(gt=0, le=1)]
+TopP = Annotated[float, Field(ge=0, le=1)]
 TopK = whole(ge=-1, le=MAX_TOKENS)
-RepetitionPenalty = Annotated[float, Field(gt=0, le=100)]
+RepetitionPenalty = Annotated[float, Field(ge=LEAST_FLOAT, le=100)]
 Harmless = Any
 
 
@@ -178,7 +212,7 @@ class SamplingFields(StrictModel):
     repetition_penalty: RepetitionPenalty | None = None
     frequency_penalty: float | None = Field(0, ge=-2, le=2)
     presence_penalty: float | None = Field(0, ge=-2, le=2)
-    seed: whole(ge=-(2**63), lt=2**63) | None = None
+    seed: whole(ge=-(2**63), lt=2**64) | None = None
     stop: Stops | None = None
     stop_token_ids: list_of(TokenId, MAX_STOPS) | None = None
     logit_bias: Biases | None = None
@@ -206,4 +240,5 @@ class SamplingFields(StrictModel):
     allowed_token_ids: only() = None
     bad_words: only([]) = None
     no_stop_trim: only(False) = None
+    logits_processors: only([]) = None
     return_hidden_states: only(False) = None

@@ -7,14 +7,12 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from glm_engine.errors import BadInputError
-from glm_engine.server.errors import ApiError, of_bad_input
-
-CODE = "context_length_exceeded"
+from glm_engine.server.errors import ApiError, TooLongError, of_bad_input
 
 
-def too_long(max_seq, found):
+def too_long(max_seq, num_tokens, found, param, is_counted=True):
     message = f"this model's maximum context length is {max_seq} tokens; {found}"
-    return ApiError(400, message, code=CODE)
+    return TooLongError(message, param, num_tokens, min(max_seq, num_tokens - 1), is_counted)
 
 
 class PromptEncoder:
@@ -55,38 +53,36 @@ class PromptEncoder:
         """A token spells at most `longest_token` characters: that bounds their number."""
         least = -(-len(text) // self.longest_token)
         if least > self.max_seq:
-            raise too_long(
-                self.max_seq,
-                f"{param} has {len(text)} characters, which are at least {least} tokens",
-            )
+            found = f"{param} has {len(text)} characters, which are at least {least} tokens"
+            raise too_long(self.max_seq, least, found, param, is_counted=False)
 
     def check_ids(self, ids, vocab_size, param="prompt"):
         """Refuse ids outside the vocabulary, an empty list, and one that is far too long."""
         if not ids:
             raise ApiError(400, f"{param} is empty, expected at least one token", param)
-        self.refuse_without_room(len(ids))
+        self.refuse_without_room(len(ids), param)
         least, greatest = min(ids), max(ids)
         if least < 0 or greatest >= vocab_size:
             wrong = least if least < 0 else greatest
             message = f"{param} holds token {wrong}; the vocabulary has 0 to {vocab_size - 1}"
             raise ApiError(400, message, param)
 
-    def output_room(self, num_prompt, max_tokens, otherwise):
+    def output_room(self, num_prompt, max_tokens, otherwise, param="messages"):
         """Return how many tokens may be generated after a prompt of so many."""
-        self.refuse_without_room(num_prompt)
+        self.refuse_without_room(num_prompt, param)
         room = self.max_seq - num_prompt
         if max_tokens is None:
             return min(room, otherwise or room)
         if max_tokens > room:
             asked = num_prompt + max_tokens
             found = f"{num_prompt} of the prompt and {max_tokens} to generate are {asked}"
-            raise too_long(self.max_seq, found)
+            raise too_long(self.max_seq, asked, found, param)
         return max_tokens
 
-    def refuse_without_room(self, num_prompt):
+    def refuse_without_room(self, num_prompt, param):
         if num_prompt >= self.max_seq:
             found = f"the prompt has {num_prompt} tokens, which leaves no room"
-            raise too_long(self.max_seq, found)
+            raise too_long(self.max_seq, num_prompt, found, param)
 
 
 def longest_token(tokenizer):

@@ -6,7 +6,7 @@ from array import array
 from glm_engine.detokenizer import StopMatcher
 from glm_engine.requests import Request, Sampling
 from glm_engine.server.errors import ApiError
-from glm_engine.server.fields import SEED_MASK
+from glm_engine.server.fields import MAX_BIASES, NO_SEED, SEED_MASK
 from glm_engine.server.generation import Choice
 
 NANOSECONDS = 1_000_000_000
@@ -14,7 +14,8 @@ PRIORITY = "priority"
 
 
 def check_model(service, name):
-    if name is not None and name not in service.model_names:
+    """Refuse a model that is not served; no name at all means the one that is."""
+    if name and name not in service.model_names:
         known = ", ".join(map(repr, service.model_names))
         message = f"the model {name!r} does not exist; this server has {known}"
         raise ApiError(404, message, "model", "model_not_found")
@@ -69,14 +70,32 @@ def stop_ids(service, fields):
     return endings | frozenset(fields.stop_token_ids or ())
 
 
+def check_token_ids(service, fields):
+    """Refuse ids outside the vocabulary, and more of them than a step has room for."""
+    for name in ("stop_token_ids", "logit_bias"):
+        wrong = [one for one in getattr(fields, name) or () if one >= service.vocab_size]
+        if wrong:
+            known = f"the vocabulary has 0 to {service.vocab_size - 1}"
+            raise ApiError(400, f"{name} holds token {wrong[0]}; {known}", name)
+    forbidden = stop_ids(service, fields) if fields.min_tokens else frozenset()
+    if len(forbidden.union(fields.logit_bias or ())) > MAX_BIASES:
+        message = f"logit_bias: with min_tokens, its ids and the {len(forbidden)} that end the text"
+        raise ApiError(400, f"{message} may be {MAX_BIASES} together", "logit_bias")
+
+
+def seed_of(fields):
+    """Return the seed of the first choice: a fresh one where the client names none."""
+    return secrets.randbits(64) if fields.seed in (None, NO_SEED) else fields.seed
+
+
 def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first_index=0):
     """Return the `n` choices of one prompt; the k-th draws with seed + k."""
     min_tokens = value_or(fields.min_tokens, 0)
     if min_tokens > max_tokens:
         message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
         raise ApiError(400, message, "min_tokens")
-    prompt = array("i", prompt)
-    seed = secrets.randbits(64) if fields.seed is None else fields.seed
+    check_token_ids(service, fields)
+    prompt, seed = array("i", prompt), seed_of(fields)
     deadline_ns, priority = deadline_of(service, fields, visit), priority_of(service, fields)
     return [
         Choice(

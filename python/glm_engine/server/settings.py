@@ -30,10 +30,11 @@ class Settings:
     body_seconds: float = 60.0
     idle_seconds: int = 30
     stalled_write_seconds: float = 30.0
-    keep_alive_comment_seconds: float = 15.0
+    keep_alive_comment_seconds: float = 2.0
     retry_after_seconds: int = 1
     max_choices: int = 256
     any_whitespace: bool = False
+    strict_fields: bool = False
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536

@@ -79,7 +79,12 @@ class WholeAnswer(JobResponse):
 
 
 class EventStream(JobResponse):
-    """Server-sent events; `presenter` gives `event` and `closing` as bytes."""
+    """Server-sent events; `presenter` gives `event` and `closing` as bytes.
+
+    begins_at_once: the presenter has an `opening`, which goes out before the first token.
+    """
+
+    begins_at_once = False
 
     def __init__(self, service, job, presenter):
         super().__init__(service, job, presenter)
@@ -97,6 +102,8 @@ class EventStream(JobResponse):
     async def send_events(self, path, send):
         """Send all events; an error is the last, whatever it was."""
         try:
+            if self.begins_at_once:
+                await self.write(send, self.presenter.opening())
             await self.send_pieces(send)
             closing = self.presenter.closing()
         except DisconnectedError:
@@ -114,7 +121,11 @@ class EventStream(JobResponse):
         async for pieces in self.job.wakes():
             chunk = b"".join([event(choice, piece) for choice, piece in pieces])
             if chunk or not pieces:
-                await self.write(send, chunk or COMMENT)
+                await self.write(send, chunk or self.sign_of_life())
+
+    def sign_of_life(self):
+        """Return what is sent while there is nothing to say."""
+        return COMMENT
 
     def failure(self, error, path):
         """Return the event that tells of an error after the stream has begun."""

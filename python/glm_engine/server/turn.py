@@ -1,12 +1,14 @@
 """What one choice has said so far, as deltas that the client wants to see."""
 
 from glm_engine.dialogue import CallEnd, Reasoning
+from glm_engine.server.places import TokenPlaces
 
 
 class Turn:
     """Feeds pieces of text to the parser.
 
-    takes_one_call: the first whole call is the last thing shown.
+    takes_one_call: the first whole call is the last thing shown. num_thought_tokens: how many
+    tokens spell the thought, shown or not.
     """
 
     def __init__(self, parser, shows_reasoning=True, takes_one_call=False):
@@ -14,13 +16,27 @@ class Turn:
         self.shows_reasoning = shows_reasoning
         self.takes_one_call = takes_one_call
         self.num_calls = 0
+        self.num_thought_tokens = 0
+        self.thought_places = TokenPlaces()
 
     def take(self, piece):
         """Return the deltas of a piece of text."""
         deltas = self.parser.push(piece.text) if piece.text else []
         if piece.finish_reason:
             deltas = [*deltas, *self.parser.finish(is_cut=piece.finish_reason != "stop")]
+        self.count_thought(piece, deltas)
         return list(self.shown(deltas))
+
+    def count_thought(self, piece, deltas):
+        """Count the tokens of the thought, which nothing but its text comes before."""
+        if self.thought_places is None:
+            return
+        self.thought_places.add(piece)
+        for delta in deltas:
+            if type(delta) is not Reasoning:
+                self.thought_places = None
+                return
+            self.num_thought_tokens += len(self.thought_places.spelling(delta))
 
     def shown(self, deltas):
         for delta in deltas:

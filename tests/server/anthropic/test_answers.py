@@ -58,7 +58,8 @@ def streamed(text, size=5, finish_reason="stop", **options):
     presenter, choice = presenter_of(**options)
     choice.finish_reason = finish_reason
     pieces = pieces_of(text, size, finish_reason)
-    events = b"".join([presenter.event(choice, piece) for piece in pieces])
+    said = [presenter.event(choice, piece) for piece in pieces]
+    events = b"".join([presenter.opening(), *said])
     client = client_of(events + presenter.closing(), "text/event-stream")
     with client.messages.stream(**ASKED) as stream:
         return list(stream), stream.get_final_message()

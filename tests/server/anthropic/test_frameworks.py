@@ -102,7 +102,7 @@ def test_claude_code_streams(server):
 
 def test_claude_code_finds_its_prefix_again(server):
     first, second = (events_of(post(server, claude_code(mark))) for mark in ("36ee5", "0aaa9"))
-    usage = second[0]["message"]["usage"]
+    [usage] = [event["usage"] for event in second if event["type"] == "message_delta"]
     assert usage["cache_read_input_tokens"] > 10 * usage["input_tokens"]
     assert sum(usage_of(first)) == sum(usage_of(second)) == counted(server)
 

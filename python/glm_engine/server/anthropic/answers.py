@@ -161,7 +161,12 @@ def fill(block, text):
 
 
 class MessageStream(EventStream):
-    """A stream whose errors are events of their own name."""
+    """A stream whose errors, and pings while nothing comes, are events of their own names."""
+
+    begins_at_once = True
+
+    def sign_of_life(self):
+        return PING
 
     def failure(self, error, _path):
         return b"event: error\ndata: %s\n\n" % orjson.dumps(anthropic_body(error))
@@ -176,16 +181,12 @@ class MessagePresenter:
         self.message = message_of(service, job)
         self.writer = EventWriter()
         self.collector = BlockCollector()
-        self.has_begun = False
 
     def event(self, choice, piece):
-        """Return the events of a piece; the message begins with the first."""
-        opening = b"" if self.has_begun else self.begin()
-        deltas = deltas_of(self.job, self.turn, choice, piece)
-        return opening + b"".join(map(self.writer.write, deltas))
+        return b"".join(map(self.writer.write, deltas_of(self.job, self.turn, choice, piece)))
 
-    def begin(self):
-        self.has_begun = True
+    def opening(self):
+        """Return what begins the message; what the prefix cache gives is told at its end."""
         message = {**self.message, "usage": {**usage_of(self.job), "output_tokens": 0}}
         return event("message_start", message=message) + PING
 

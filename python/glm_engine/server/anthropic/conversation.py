@@ -113,7 +113,15 @@ def continues_turn(fields):
         raise ApiError(400, f"{path}: a last message that is continued holds text alone", path)
     if thinks(fields):
         raise ApiError(400, f"{path}: an answer that thinks cannot be continued", path)
+    check_ending("".join(text_of(message.content) for message in reversed(last)))
     return True
+
+
+def check_ending(text):
+    """Refuse white space at the end, which the template would strip."""
+    if text != text.rstrip():
+        message = "messages: final assistant content cannot end with trailing whitespace"
+        raise ApiError(400, message, "messages")
 
 
 def thinks(fields):

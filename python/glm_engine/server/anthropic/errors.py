@@ -4,8 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from glm_engine.server.errors import STATUSES
-from glm_engine.server.prompts import CODE as TOO_LONG
+from glm_engine.server.errors import STATUSES, TooLongError
 
 PREFIX = "/v1/messages"
 TYPES = {
@@ -40,15 +39,23 @@ RESPONSES = {
 }
 
 
+def message_of(error):
+    """Return the message; clients read two numbers in that of a prompt which is too long."""
+    if not isinstance(error, TooLongError):
+        return error.detail
+    numbers = f"{error.num_tokens} tokens > {error.most_tokens} maximum"
+    least = "" if error.is_counted else "; so many at least, by its characters"
+    return f"prompt is too long: {numbers}{least}"
+
+
 def anthropic_body(error):
     """Return the body of an error.
 
-    Clients look for “prompt is too long” to shorten theirs, and in `details` for what tells them
-    to send a whole conversation in place of a thread that the server holds.
+    Clients look in `details` for what tells them to send a whole conversation in place of a thread
+    that the server holds.
     """
     kind = TYPES.get(error.status_code, "invalid_request_error")
-    message = f"prompt is too long: {error.detail}" if error.code == TOO_LONG else error.detail
-    told = {"type": kind, "message": message}
+    told = {"type": kind, "message": message_of(error)}
     if error.param == THREAD:
         told["details"] = UNTHREADED
     return {"type": "error", "error": told}

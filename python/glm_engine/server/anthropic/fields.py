@@ -13,6 +13,7 @@ from glm_engine.server.fields import (
     Harmless,
     StopText,
     StrictModel,
+    TopP,
     list_of,
     only,
     whole,
@@ -88,7 +89,7 @@ class OutputConfig(StrictModel):
 class PromptFields(StrictModel):
     """What a prompt is rendered from."""
 
-    model: str
+    model: str | None = None
     messages: list_of(Message, MAX_MESSAGES, least=1)
     system: TextBlocks | None = None
     tools: list_of(Tool, MAX_TOOLS) | None = None
@@ -103,6 +104,8 @@ class PromptFields(StrictModel):
     workspace_id: Harmless = None
     mcp_servers: only([]) = None
     thread: only() = None
+    response_format: only(reason="here it is named output_config.format") = None
+    stop: only(reason="here it is named stop_sequences") = None
 
 
 class CountRequest(PromptFields):
@@ -114,7 +117,7 @@ class MessagesRequest(PromptFields):
     stream: bool | None = False
     stop_sequences: list_of(StopText, MAX_STOPS) | None = None
     temperature: float | None = Field(None, ge=0, le=1)
-    top_p: float | None = Field(None, gt=0, le=1)
+    top_p: TopP | None = None
     top_k: whole(ge=0, le=MAX_TOKENS) | None = None
     metadata: Harmless = None
     service_tier: Harmless = None

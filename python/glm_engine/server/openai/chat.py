@@ -12,6 +12,7 @@ from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.constraints import chat_constraints
 from glm_engine.server.openai.conversation import render
+from glm_engine.server.openai.messages import text_of_content
 from glm_engine.server.openai.tool_choice import offered_tools
 from glm_engine.server.rendering import encoded
 from glm_engine.server.requests import check_count, check_model, make_choices, value_or
@@ -40,8 +41,16 @@ async def make_job(service, fields, visit):
     opening = opening_of(text)
     if grammar := await compiled(service, fields, constraints):
         await service.guides.guide(choices, grammar, opening)
-    turns = [make_turn(fields, parser_of(constraints, opening, tools)) for _ in choices]
-    return Job(service, choices, visit), turns
+    parsers = [
+        parser_of(constraints, opening, tools, bool(fields.continue_final_message)) for _ in choices
+    ]
+    return Job(service, choices, visit), [make_turn(fields, parser) for parser in parsers]
+
+
+def echoed(fields):
+    """Return the text that stands before each answer: the message that it goes on with."""
+    last = fields.messages[-1]
+    return text_of_content(last) if fields.echo and last.role == "assistant" else ""
 
 
 def make_turn(fields, parser):
@@ -57,7 +66,7 @@ def chat_router(service):
         """Answer a conversation."""
         check_model(service, fields.model)
         job, turns = await make_job(service, fields, request.scope["visit"])
-        presenter = ChatPresenter(service, job, fields, turns)
+        presenter = ChatPresenter(service, job, fields, turns, echoed(fields))
         job.submit()
         return (EventStream if fields.stream else WholeAnswer)(service, job, presenter)
 

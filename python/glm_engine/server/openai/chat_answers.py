@@ -1,10 +1,12 @@
 """Writes the answer of a chat job, whole or as events."""
 
 import uuid
+from functools import partial
 
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.logprobs import JsonList, chat_logprobs
+from glm_engine.server.openai.usage import chat_usage_of
 from glm_engine.server.turn import deltas_of
 
 
@@ -49,8 +51,8 @@ def add_arguments(calls, delta):
 class Answer:
     """The message of a choice, put together from its deltas."""
 
-    def __init__(self):
-        self.texts = {"content": [], "reasoning_content": []}
+    def __init__(self, echo):
+        self.texts = {"content": [echo], "reasoning_content": []}
         self.calls = []
         self.entries = JsonList()
         self.finish_reason = None
@@ -81,17 +83,19 @@ class Answer:
 
 
 class ChatPresenter:
-    """The events or the body of a chat answer."""
+    """The events or the body of a chat answer; `echo` comes before what each choice says."""
 
-    def __init__(self, service, job, fields, turns):
+    def __init__(self, service, job, fields, turns, echo=""):
         self.service = service
         self.job = job
         kind = "chat.completion.chunk" if fields.stream else "chat.completion"
-        self.writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta")
+        count = partial(chat_usage_of, job, turns)
+        self.writer = EventWriter(service, job, fields, "chatcmpl", kind, b"delta", count)
         self.closing = self.writer.closing
         self.wants_logprobs = bool(fields.logprobs)
         self.turns = turns
-        self.answers = [Answer() for _ in turns]
+        self.echo = echo
+        self.answers = [Answer(echo) for _ in turns]
         self.has_begun = [False] * len(turns)
 
     def event(self, choice, piece):
@@ -102,7 +106,8 @@ class ChatPresenter:
             return b""
         if not self.has_begun[index]:
             self.has_begun[index] = True
-            delta = {"role": "assistant", "content": "", **delta}
+            content = self.echo + delta.get("content", "")
+            delta = {"role": "assistant", **delta, "content": content}
         rows = self.logprobs(piece.logprobs)
         return self.writer.event(index, delta, rows, finish_reason(turn, piece))
 

@@ -35,9 +35,9 @@ class ConversationFields(StrictModel):
     thinking: Thinking | None = None
     reasoning_effort: REASONING_EFFORTS | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
-    add_generation_prompt: bool | None = True
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = False
     add_special_tokens: only(False) = None
-    continue_final_message: only(False) = None
     documents: only([]) = None
     chat_template: only() = None
 
@@ -52,7 +52,7 @@ class ChatRequest(SamplingFields, ConversationFields, ConstraintFields):
     separate_reasoning: only(True) = None
     stream_reasoning: only(True) = None
     prediction: Harmless = None
-    echo: only(False) = None
+    echo: bool | None = False
     modalities: only(["text"]) = None
     audio: only() = None
     moderation: only() = None

@@ -1,5 +1,6 @@
 """POST /v1/completions."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -15,6 +16,7 @@ from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import constraints_of
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.logprobs import COMPLETION_LISTS, JsonList, completion_logprobs
+from glm_engine.server.openai.usage import usage_of
 from glm_engine.server.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
@@ -59,6 +61,7 @@ class CompletionRequest(SamplingFields, ConstraintFields):
     add_special_tokens: bool | None = True
     best_of: only(1) = None
     suffix: only("") = None
+    max_completion_tokens: only(reason="here it is named max_tokens") = None
     detokenize: only(True) = None
 
 
@@ -68,7 +71,8 @@ class CompletionPresenter:
     def __init__(self, service, job, fields, echoes):
         self.job = job
         self.service = service
-        self.writer = EventWriter(service, job, fields, "cmpl", "text_completion", b"text")
+        names, count = ("cmpl", "text_completion", b"text"), partial(usage_of, job)
+        self.writer = EventWriter(service, job, fields, *names, count)
         self.closing = self.writer.closing
         self.wants_logprobs = fields.logprobs is not None
         self.echoes = echoes
@@ -126,7 +130,7 @@ async def make_job(service, fields, visit):
     for prompt in fields.prompt:
         ids = await encode_prompt(service, prompt, fields.add_special_tokens is not False)
         num_prompt_tokens += len(ids)
-        room = service.encoder.output_room(len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS)
+        room = service.encoder.output_room(len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS, "prompt")
         num_logprobs = -1 if fields.logprobs is None else fields.logprobs
         made = make_choices(service, fields, visit, ids, room, num_logprobs, len(choices))
         echoes += [echoed(service, fields, prompt, ids)] * len(made)

@@ -36,6 +36,9 @@ class StructuredOutputs(StrictModel):
     disable_additional_properties: only(False) = None
 
 
+OTHERS = only(reason="not taken here: structured_outputs is the place")
+
+
 class ConstraintFields(StrictModel):
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
@@ -45,3 +48,7 @@ class ConstraintFields(StrictModel):
     guided_grammar: only() = None
     guided_whitespace_pattern: only() = None
     guided_decoding_backend: Harmless = None
+    grammar: OTHERS = None
+    regex: OTHERS = None
+    ebnf: OTHERS = None
+    json_schema: OTHERS = None

@@ -29,6 +29,29 @@ def template_variables(fields):
 
 async def render(service, fields, tools):
     """Return the text of the prompt of a chat request."""
+    check_continued(fields)
     messages, variables = template_messages(fields.messages), template_variables(fields)
-    adds_turn = fields.add_generation_prompt is not False
-    return await rendered(service, messages, adds_turn, tools, variables)
+    adds_turn = fields.add_generation_prompt is not False and not fields.continue_final_message
+    text = await rendered(service, messages, adds_turn, tools, variables)
+    return text + lost_ending(text, messages[-1]) if fields.continue_final_message else text
+
+
+def check_continued(fields):
+    """Refuse to continue what is no text of the assistant's."""
+    if not fields.continue_final_message:
+        return
+    name, last = "continue_final_message", fields.messages[-1]
+    if fields.add_generation_prompt:
+        message = f"{name}: no turn can be begun too; leave add_generation_prompt out or false"
+        raise ApiError(400, message, name)
+    if last.role != "assistant":
+        message = f"{name}: expected a last message of the assistant, found one of role {last.role}"
+        raise ApiError(400, message, name)
+    if last.tool_calls or last.function_call:
+        raise ApiError(400, f"{name}: a message that holds calls cannot be continued", name)
+
+
+def lost_ending(text, message):
+    """Return the white space at the end of a last message that the template left out."""
+    content = message["content"]
+    return "" if text.endswith(content) else content[len(content.rstrip()) :]

@@ -4,8 +4,6 @@ import time
 
 import orjson
 
-from glm_engine.server.openai.usage import usage_of
-
 DONE = b"data: [DONE]\n\n"
 
 
@@ -16,11 +14,12 @@ def has(options, name):
 class EventWriter:
     """Writes the server-sent events of a job.
 
-    `kind` is the beginning of the answer's id; `key` names what an event's choice holds.
+    `kind` is the beginning of the answer's id; `key` names what an event's choice holds;
+    `count()` returns the usage.
     """
 
-    def __init__(self, service, job, fields, kind, object_name, key):
-        self.job = job
+    def __init__(self, service, job, fields, kind, object_name, key, count):
+        self.count = count
         self.ends_with_usage = has(fields.stream_options, "include_usage")
         self.has_counts = has(fields.stream_options, "continuous_usage_stats")
         self.head = {
@@ -47,16 +46,16 @@ class EventWriter:
 
     def usage(self):
         if self.has_counts:
-            return b',"usage":%s' % orjson.dumps(usage_of(self.job))
+            return b',"usage":%s' % orjson.dumps(self.count())
         return b',"usage":null' if self.ends_with_usage else b""
 
     def closing(self):
         """Return the last events: the usage where it was asked for, and the mark of the end."""
         if not self.ends_with_usage:
             return DONE
-        body = {**self.head, "choices": [], "usage": usage_of(self.job)}
+        body = {**self.head, "choices": [], "usage": self.count()}
         return b"data: %s\n\n%s" % (orjson.dumps(body), DONE)
 
     def body(self, choices):
         """Return the whole answer instead of events."""
-        return orjson.dumps({**self.head, "choices": choices, "usage": usage_of(self.job)})
+        return orjson.dumps({**self.head, "choices": choices, "usage": self.count()})

@@ -43,6 +43,6 @@ def models_router(service):
     async def show_model(name: str):
         """Describe a model."""
         check_model(service, name)
-        return JSONResponse(cards[name])
+        return JSONResponse(cards[name or names[0]])
 
     return router

@@ -68,7 +68,8 @@ class Told:
             yield method(self.choice, piece)
 
     def streamed(self):
-        return b"".join([*self.give(self.presenter.event), self.presenter.closing()])
+        begun = [self.presenter.opening(), *self.give(self.presenter.event)]
+        return b"".join([*begun, self.presenter.closing()])
 
     def events(self):
         events = read_events(self.streamed().decode())
@@ -237,7 +238,8 @@ def client_of(content):
 def test_an_error_inside_a_stream(num_pieces):
     telling = Told(ALL, in_reasoning=True)
     stream = ResponseStream(None, None, telling.presenter)
-    begun = b"".join(next(telling.give(telling.presenter.event)) for _ in range(num_pieces))
+    begun = telling.presenter.opening()
+    begun += b"".join([next(telling.give(telling.presenter.event)) for _ in range(num_pieces)])
     error = ApiError(408, "the deadline passed", code="deadline_exceeded")
     content = begun + stream.failure(error, "/v1/responses")
     *_, told_error, failed = read_events(content.decode())

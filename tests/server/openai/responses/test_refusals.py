@@ -19,7 +19,6 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
         ({"context_management": [{"type": "compaction"}]}, "context_management", "not supported"),
         ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
         ({"n": 2}, "n", "not supported here"),
-        ({"colour": 1}, "colour", "not known here"),
         ({"input": []}, "input", "at least 1"),
         ({"max_output_tokens": 0}, "max_output_tokens", "greater than or equal to 1"),
         ({"temperature": 3}, "temperature", "less than or equal to 2"),

@@ -4,14 +4,14 @@ import time
 
 import orjson
 
-from glm_engine.dialogue import Content, Reasoning
+from glm_engine.dialogue import Content
 from glm_engine.server.openai.logprobs import chat_logprobs
 from glm_engine.server.openai.responses.echo import what_was_asked
 from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS
 from glm_engine.server.openai.responses.output import COMPLETED, IN_PROGRESS, INCOMPLETE, Output
-from glm_engine.server.openai.responses.tokens import TokenPlaces
 from glm_engine.server.openai.responses.tools import client_names
 from glm_engine.server.openai.usage import usage_of
+from glm_engine.server.places import TokenPlaces
 from glm_engine.server.streaming import EventStream
 from glm_engine.server.turn import deltas_of
 
@@ -21,7 +21,12 @@ CUT = "max_output_tokens"
 
 
 class ResponseStream(EventStream):
-    """A stream whose errors are events with the response that failed."""
+    """A stream whose errors, and signs of life, are events with the response as it is then."""
+
+    begins_at_once = True
+
+    def sign_of_life(self):
+        return self.presenter.progress()
 
     def failure(self, error, _path):
         return self.presenter.failure(error)
@@ -38,39 +43,36 @@ class ResponsePresenter:
         self.lists_logprobs = fields.includes(LOGPROBS)
         self.output = Output(fields.includes(THOUGHTS), client_names(fields.tools))
         self.places = TokenPlaces()
-        self.num_thought_tokens = 0
         self.num_events = 0
 
     def event(self, choice, piece):
-        """Return the events of a piece; the response begins with the first."""
-        return self.opening() + self.written(self.changes(choice, piece))
+        return self.written(self.changes(choice, piece))
 
     def take(self, choice, piece):
         self.changes(choice, piece)
 
     def changes(self, choice, piece):
         """Return the events, as (name, fields), of what a piece adds."""
-        self.places.add(piece)
+        if self.lists_logprobs:
+            self.places.add(piece)
         events = []
         for delta in deltas_of(self.job, self.turn, choice, piece):
             events += self.output.take(delta, self.entries(delta))
         return events
 
     def entries(self, delta):
-        """Return the log-probabilities of a delta's tokens; those of a thought are counted."""
-        if type(delta) not in (Content, Reasoning):
+        """Return the log-probabilities of the tokens that spell a delta of the answer."""
+        if not self.lists_logprobs or type(delta) is not Content:
             return []
-        rows = self.places.spelling(delta)
-        if type(delta) is Reasoning:
-            self.num_thought_tokens += len(rows)
-            return []
-        return chat_logprobs(self.service, rows)["content"] if self.lists_logprobs else []
+        return chat_logprobs(self.service, self.places.spelling(delta))["content"]
 
     def opening(self):
-        if self.num_events:
-            return b""
         begun = {"response": self.response(IN_PROGRESS)}
-        return self.written([("response.created", begun), ("response.in_progress", begun)])
+        return self.written([("response.created", begun)]) + self.progress()
+
+    def progress(self):
+        """Return the event that says that the response is not over."""
+        return self.written([("response.in_progress", {"response": self.response(IN_PROGRESS)})])
 
     def closing(self):
         """Return what ends the response: its last item, and the response as it is now."""
@@ -80,14 +82,11 @@ class ResponsePresenter:
 
     def failure(self, error):
         """Return the events of an error after the stream has begun."""
-        opening = self.opening()
         self.output.end(INCOMPLETE)
         told = {"code": error.code, "message": error.detail, "param": error.param}
         code = ERROR_CODES.get(error.status_code, "server_error")
         response = self.response(FAILED, {"code": code, "message": error.detail})
-        return opening + self.written(
-            [("error", told), ("response.failed", {"response": response})]
-        )
+        return self.written([("error", told), ("response.failed", {"response": response})])
 
     def written(self, events):
         return b"".join([self.event_bytes(*event) for event in events])
@@ -124,7 +123,7 @@ class ResponsePresenter:
                 "cache_write_tokens": 0,
             },
             "output_tokens": counts["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": self.num_thought_tokens},
+            "output_tokens_details": {"reasoning_tokens": self.turn.num_thought_tokens},
             "total_tokens": counts["total_tokens"],
         }
 

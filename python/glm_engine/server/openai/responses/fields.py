@@ -30,6 +30,7 @@ OF_HOSTED_TOOLS = (
 )
 STATELESS = "nothing is stored here: send the whole conversation as input"
 NOT_LATER = "nothing is stored here: no answer can be fetched later"
+ELSEWHERE = "the place of what an answer must look like is text.format"
 NO_HOSTED_PROMPTS = "no prompts are stored here: send instructions and input"
 MAX_METADATA = 16
 MAX_INCLUDED = 16
@@ -160,6 +161,12 @@ class ResponsesRequest(SamplingFields):
     image: only() = None
     max_tokens: only(reason="here it is named max_output_tokens") = None
     n: only(1) = None
+    response_format: only(reason=ELSEWHERE) = None
+    structured_outputs: only(reason=ELSEWHERE) = None
+    guided_json: only(reason=ELSEWHERE) = None
+    guided_regex: only(reason=ELSEWHERE) = None
+    guided_choice: only(reason=ELSEWHERE) = None
+    guided_grammar: only(reason=ELSEWHERE) = None
 
     def includes(self, name):
         return name in (self.include or ())

@@ -38,7 +38,7 @@ async def make_job(service, fields, visit):
     messages, variables = template_messages(fields), template_variables(fields)
     text = await rendered(service, messages, True, tools, variables, PARAM)
     prompt = await encoded(service, text, PARAM)
-    room = service.encoder.output_room(len(prompt), fields.max_output_tokens, otherwise=None)
+    room = service.encoder.output_room(len(prompt), fields.max_output_tokens, None, PARAM)
     choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
     visit.prompt_tokens = len(prompt)
     opening = opening_of(text)
