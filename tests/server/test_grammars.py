@@ -43,7 +43,7 @@ class HeldCompiler:
         assert self.is_let_go.wait(SECONDS)
         if draft.text.startswith("("):
             raise BadInputError(f"regex: unclosed group in {draft.text}")
-        return NUM_BYTES
+        return draft, NUM_BYTES
 
     def build(self, draft):
         self.num_built += 1

@@ -4,7 +4,7 @@ Strings stand bare and end at `</arg_value>`, other values are JSON by their sch
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glm_engine.dialogue.schema import is_json_of, resolved, strings_of, types_of
 from glm_engine.dialogue.tags import (
@@ -27,7 +27,17 @@ from glm_engine.grammar.lark import (
     optional,
     text_without,
 )
-from glm_engine.grammar.schemas import check_schema, check_size, part_of, pointer_step, prepared
+from glm_engine.grammar.documents import schema_grammar
+from glm_engine.grammar.relaxing import Relaxation
+from glm_engine.grammar.schemas import (
+    check_schema,
+    check_size,
+    part_of,
+    pointer_step,
+    prepared,
+    resolved as found_at,
+)
+from glm_engine.grammar.tidying import tidied
 
 NAME = re.compile(r"[^\s<]{1,256}")
 WHITE = r"[ \t\r\n]*"
@@ -46,6 +56,7 @@ UNENFORCED = (
     *("minProperties", "maxProperties"),
     *("dependencies", "dependentRequired", "dependentSchemas"),
 )
+OTHERS = "/additionalProperties"
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -99,10 +110,36 @@ class Tool:
 
     def json_values(self):
         """Yield (pointer, schema) of the arguments that may be JSON."""
-        for key, schema in self.properties().items():
-            pointer = "/properties" + pointer_step(key)
+        named = {f"/properties{pointer_step(key)}": one for key, one in self.properties().items()}
+        for pointer, schema in {**named, OTHERS: self.other_schema()}.items():
             if (found := self.value(pointer, schema).json_schema) is not None:
                 yield pointer, found
+
+    def relaxed(self, problem_of):
+        """Return it without what cannot be enforced; BadInputError where it is no schema."""
+        if self.strict:
+            return self
+
+        def problem_of_part(part):
+            return problem_of(schema_grammar(prepared(part, False, self.any_whitespace)))
+
+        relaxation = Relaxation(f"{self.place}.parameters", self.parameters, problem_of_part)
+
+        def tool():
+            return replace(self, parameters=relaxation.schema)
+
+        def problem_at(pointer):
+            schema = tool().value(pointer, found_at(relaxation.schema, pointer)).json_schema
+            return "" if schema is None else problem_of(schema_grammar(schema))
+
+        relaxation.drop_patterns()
+        for pointer, _ in list(tool().json_values()):
+            relaxation.relax(pointer, lambda pointer=pointer: problem_at(pointer))
+        return tool()
+
+    def bare(self):
+        """Return it with any arguments, unless its schema is strict."""
+        return self if self.strict else replace(self, parameters={"type": "object"})
 
 
 def tools_of(tools, name, limits, any_whitespace):
@@ -128,17 +165,31 @@ def tool_of(place, tool, limits, any_whitespace):
     parameters = function.get("parameters")
     parameters = NO_PARAMETERS if parameters is None else parameters
     check_schema(f"{place}.parameters", parameters, limits)
-    parameters, strict = resolved(parameters), bool(function.get("strict"))
+    parameters, strict = resolved(tidied(parameters)), bool(function.get("strict"))
+    if not strict:
+        parameters = spelt(parameters)
     check_parameters(f"{place}.parameters", parameters)
     if strict and (found := [word for word in UNENFORCED if word in parameters]):
         raise BadInputError(f"{place}.parameters#/{found[0]}: not taken here in a strict tool")
     return Tool(place, name, parameters, strict, any_whitespace)
 
 
+def spelt(parameters):
+    """Return parameters without the arguments that no call can spell."""
+    made, properties = dict(parameters), parameters.get("properties")
+    if isinstance(properties, dict):
+        made["properties"] = {key: properties[key] for key in properties if ARG_KEY_END not in key}
+    if "required" in made:
+        names = made["required"] if isinstance(made["required"], list) else []
+        made["required"] = [key for key in names if key != str(key) or ARG_KEY_END not in key]
+    return made
+
+
 def check_parameters(place, parameters):
     """Refuse parameters that are not those of an object with named properties."""
     properties, required = parameters.get("properties"), parameters.get("required")
-    if parameters.get("type", "object") != "object":
+    types = parameters.get("type", "object")
+    if types != "object" and not (isinstance(types, list) and "object" in types):
         raise BadInputError(f"{place}#/type: expected object, found {parameters['type']!r}")
     if not isinstance(properties or {}, dict):
         raise BadInputError(f"{place}#/properties: expected an object")
@@ -205,7 +256,8 @@ class CallRules:
         return rule
 
     def add_pair(self, rule, tool, key, schema):
-        value = self.value(tool, "/properties" + pointer_step(key), schema)
+        pointer = f"/properties{pointer_step(key)}" if key in tool.properties() else OTHERS
+        value = self.value(tool, pointer, schema)
         self.add(f"{rule}: {self.pair(literal(key), value)}")
         return rule if key in tool.required() else f"{rule}?"
 
@@ -217,7 +269,7 @@ class CallRules:
         key, named = f"KEY-{rule.upper()}", alternatives(named_arguments(tool))
         refused = f" & ~({named})" if named else ""
         self.add(f"{key}: /[^<>\\s][^<>\\n\\r]{{0,127}}/{refused}")
-        value = self.value(tool, "/additionalProperties", schema)
+        value = self.value(tool, OTHERS, schema)
         self.add(f"{rule}-other: {self.pair(key, value)}")
         return f"{rule}-other*"
 
@@ -234,9 +286,13 @@ class CallRules:
         if value.strings is None:
             found.append(f"{self.free_text(value.types)}?")
         elif texts := bare_texts(value):
-            if wrong := [text for text in texts if ARG_VALUE_END in text]:
+            wrong = [text for text in texts if ARG_VALUE_END in text]
+            if wrong and tool.strict:
                 raise BadInputError(f"{place}: the text {wrong[0]!r} holds {ARG_VALUE_END}")
-            found.append(alternatives(texts))
+            if spelled := [text for text in texts if text not in wrong]:
+                found.append(alternatives(spelled))
+        if not found and not tool.strict:
+            found.append(f"{self.free_text(frozenset())}?")
         if not found:
             raise BadInputError(f"{place}: no text fits it")
         return f"({' | '.join(found)})"

@@ -2,16 +2,18 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.calls import CallRules, tools_of
+from glm_engine.grammar.documents import Document, schema_grammar
 from glm_engine.grammar.lark import alternatives, checked_text
 from glm_engine.grammar.limits import PARSER_LIMITS, Limits, first_line
 from glm_engine.grammar.matcher import Grammar, Matcher
 from glm_engine.grammar.proof import CostlyGrammarError, Inquiry, Proof
-from glm_engine.grammar.schemas import ProblemFinder, check_schema, check_size, prepared
+from glm_engine.grammar.schemas import check_schema, check_size
+from glm_engine.grammar.tidying import tidied
 from glm_engine.grammar.vocabulary import Vocabulary
 
 ANY_OBJECT = {"type": "object"}
@@ -24,13 +26,17 @@ class Draft:
 
     explain(problem, problem_of): turns the problem that llguidance states into a line that names
     its place; problem_of is that of other grammars, CostlyGrammarError where none may be asked for.
-    parts: drafts that must make grammars by themselves, too.
+    parts: drafts that must make grammars by themselves, too. Where not all of it is strict,
+    relaxed(problem_of) returns a draft without what cannot be enforced, and least() one without
+    any schema that is not strict.
     """
 
     name: str
     text: str
     explain: Callable
     parts: tuple = ()
+    relaxed: Callable | None = None
+    least: Callable | None = None
 
 
 class GrammarCompiler:
@@ -58,20 +64,21 @@ class GrammarCompiler:
 
     def compile(self, draft):
         """Return the grammar of a draft."""
-        self.prove(draft)
-        return self.build(draft)
+        proved, _ = self.prove(draft)
+        return self.build(proved)
 
     def prove(self, draft, is_quick=False):
-        """Return how many bytes the grammar of a draft takes; BadInputError where it has none.
+        """Return what of a draft makes a grammar, and how many bytes that takes.
 
-        CostlyGrammarError where that, and the place of a problem, cannot be had in time.
+        BadInputError where it makes none; CostlyGrammarError where that, and the place of a
+        problem, cannot be had in time.
         """
         inquiry = Inquiry(self.quick_proof if is_quick else self.proof)
         try:
-            for part in draft.parts:
-                prove(part, inquiry)
             return prove(draft, inquiry)
         except CostlyGrammarError as error:
+            if draft.least and not is_quick:
+                return self.prove(draft.least())
             raise CostlyGrammarError(f"{draft.name}: {error}") from error
         except BadInputError as error:
             if is_quick and inquiry.is_spent:
@@ -100,8 +107,7 @@ class GrammarCompiler:
         commas and colons.
         """
         check_schema(name, schema, self.limits)
-        text = schema_grammar(prepared(schema, strict, any_whitespace))
-        return Draft(name, text, partial(schema_problem, name, schema, strict))
+        return drawn(document_draft, Document(name, tidied(schema), strict, any_whitespace))
 
     def json_object(self, any_whitespace=False):
         """Draft any JSON object."""
@@ -131,19 +137,26 @@ class GrammarCompiler:
         tools: the OpenAI list, `{"type": "function", "function": {"name", "parameters"}}`.
         """
         chosen = tools_of(tools, name, self.limits, any_whitespace)
-        text = self.call_rules().text(chosen, at_least, at_most)
-        self.check_size("tools", text)
-        return Draft("tools", text, partial(tools_problem, chosen))
+        return drawn(partial(self.calls_draft, at_least, at_most), *chosen)
 
     def calls_or_document(
         self, tools, schema, strict=True, name="schema", at_most=None, any_whitespace=False
     ):
         """Draft either calls of the tools or one document of a schema."""
-        document = self.json_schema(schema, strict, name, any_whitespace)
+        check_schema(name, schema, self.limits)
+        document = Document(name, tidied(schema), strict, any_whitespace)
         chosen = tools_of(tools, None, self.limits, any_whitespace)
-        form = prepared(schema, strict, any_whitespace)
-        text = self.call_rules().text(chosen, 1, at_most, form)
-        return Draft("tools", text, partial(tools_problem, chosen), (document,))
+
+        def draw(document, *chosen):
+            made = self.calls_draft(1, at_most, *chosen, document=document.prepared())
+            return replace(made, parts=(document_draft(document),))
+
+        return drawn(draw, document, *chosen)
+
+    def calls_draft(self, at_least, at_most, *tools, document=None):
+        text = self.call_rules().text(tools, at_least, at_most, document)
+        self.check_size("tools", text)
+        return Draft("tools", text, partial(tools_problem, tools))
 
     def call_rules(self):
         if self.spelling is None:
@@ -154,26 +167,34 @@ class GrammarCompiler:
         check_size(name, len(text.encode("utf-8")), self.limits)
 
 
-def schema_grammar(schema):
-    from llguidance import LLMatcher
+def drawn(draw, *forms):
+    """Return the draft that is drawn of documents and tools, and how it is drawn of less."""
+    draft = draw(*forms)
+    if all(form.strict for form in forms):
+        return draft
+    return replace(
+        draft,
+        relaxed=lambda problem_of: draw(*[form.relaxed(problem_of) for form in forms]),
+        least=lambda: draw(*[form.bare() for form in forms]),
+    )
 
-    return LLMatcher.grammar_from_json_schema(schema)
+
+def document_draft(document):
+    return Draft(document.name, schema_grammar(document.prepared()), document.explain)
 
 
 def prove(draft, inquiry):
-    """Return how many bytes a draft takes; compiling it in this process takes as long once more."""
-    answer = inquiry.answer(draft.text, share=1 / 2)
-    if answer.problem:
-        raise BadInputError(draft.explain(answer.problem, inquiry.problem_of))
-    return answer.num_bytes
+    """Return what of a draft makes a grammar, and how many bytes that takes.
 
-
-def schema_problem(name, schema, strict, problem, problem_of):
-    def problem_of_part(part):
-        return problem_of(schema_grammar(prepared(part, strict, any_whitespace=False)))
-
-    pointer, problem = ProblemFinder(schema, problem_of_part).find(problem)
-    return f"{name}#{pointer}: {problem}"
+    Compiling it in this process takes as long once more.
+    """
+    for part in (*draft.parts, draft):
+        answer = inquiry.answer(part.text, share=1 / 2)
+        if answer.problem and draft.relaxed:
+            return prove(draft.relaxed(inquiry.problem_of), inquiry)
+        if answer.problem:
+            raise BadInputError(part.explain(answer.problem, inquiry.problem_of))
+    return draft, answer.num_bytes
 
 
 def tools_problem(tools, problem, problem_of):

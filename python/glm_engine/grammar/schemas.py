@@ -10,6 +10,9 @@ from glm_engine.grammar.proof import CostlyGrammarError
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
 SPACED = {"whitespace_pattern": r"[\x20\x0A\x0D\x09]{1,64}"}
+ANNOTATIONS = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+) | {"$comment"}
 DATA_WORDS = frozenset({"const", "default", "enum", "examples"})
 WORDS_OF_SCHEMA = ("items", "additionalProperties", "additionalItems", "not", "contains")
 WORDS_OF_LIST = ("prefixItems", "anyOf", "oneOf", "allOf")
@@ -104,6 +107,11 @@ def children(schema):
             yield pointer_step(word) + pointer_step(name), row
 
 
+def pointer_names(pointer):
+    """Return the names and numbers that a pointer leads through."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
 def is_place(name, length):
     """Say whether a step of a pointer is the number of an item of a list of this length."""
     return name.isdecimal() and len(name) <= len(str(length)) and int(name) < length
@@ -112,8 +120,7 @@ def is_place(name, length):
 def resolved(root, pointer):
     """Return what a pointer such as `/$defs/city` points at, None where that is nothing."""
     place = root
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+    for name in pointer_names(pointer):
         if isinstance(place, list) and is_place(name, len(place)):
             place = place[int(name)]
         elif isinstance(place, dict):

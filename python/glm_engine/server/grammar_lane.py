@@ -34,6 +34,8 @@ class Proved(OrderedDict):
 class Lane:
     """One thread. `coming` holds the grammars that it compiles or that wait for it, by their keys.
 
+    `proved` holds their bytes, `relaxed` what could be enforced of those that are not strict too.
+
     One whose turn does not come in time, or that nobody waits for any more, is taken out.
     """
 
@@ -43,6 +45,7 @@ class Lane:
         self.pool = ThreadPoolExecutor(1, name)
         self.coming = {}
         self.proved = Proved(settings.max_grammars_known)
+        self.relaxed = Proved(settings.max_grammars_relaxed)
 
     async def shared(self, key, make, param):
         """Return what `make` makes of a key, with all others who wait for it.

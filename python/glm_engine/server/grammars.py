@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from glm_engine.errors import BadInputError
-from glm_engine.grammar import CallSpelling, CostlyGrammarError, GrammarCompiler
+from glm_engine.grammar import CallSpelling, CostlyGrammarError, Draft, GrammarCompiler
 from glm_engine.server.errors import ApiError
 from glm_engine.server.grammar_lane import RETRY, Lane
 
@@ -55,7 +55,7 @@ class Grammars:
         grammar = self.used.get(key)
         if grammar is not None and grammar.is_fresh:
             return grammar
-        if key not in self.thorough.proved:
+        if key not in self.thorough.proved and key not in self.thorough.relaxed:
             try:
                 return await self.lane_grammar(self.quick, key, draft, compiler, param)
             except CostlyGrammarError:
@@ -71,18 +71,27 @@ class Grammars:
 
     def made(self, lane, key, draft, compiler):
         """Return a grammar, made on a lane's thread; one that was proved before is not again."""
-        num_bytes = lane.proved.get(key)
-        if num_bytes is None:
-            num_bytes = compiler.prove(draft, is_quick=lane is self.quick)
+        proved, num_bytes = self.proof_of(lane, key, draft, compiler)
         self.hold(num_bytes)
         try:
-            grammar = compiler.build(draft)
+            grammar = compiler.build(proved)
         except BaseException:
             self.hold(-num_bytes)
             raise
         weakref.finalize(grammar, self.hold, -num_bytes).atexit = False
-        lane.proved[key] = num_bytes
+        if proved is draft:
+            lane.proved[key] = num_bytes
+        else:
+            lane.relaxed[key] = Draft(proved.name, proved.text, None), num_bytes
         return grammar
+
+    def proof_of(self, lane, key, draft, compiler):
+        """Return what of a draft makes a grammar, and its bytes; what is known is not proved again."""
+        if (num_bytes := lane.proved.get(key)) is not None:
+            return draft, num_bytes
+        if found := lane.relaxed.get(key):
+            return found
+        return compiler.prove(draft, is_quick=lane is self.quick)
 
     def hold(self, num_bytes):
         """Count what grammars take, or no longer take; 429 where they take too much."""

@@ -44,6 +44,7 @@ class Settings:
     tokenizer_threads: int = 2
     grammar_wait_seconds: float = 10.0
     max_grammars_known: int = 4096
+    max_grammars_relaxed: int = 256
     max_grammars_bytes: int = 262_144 * KIBIBYTE
     kv_events: str | None = None
     kv_events_replay: str | None = None

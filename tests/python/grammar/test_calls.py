@@ -50,6 +50,7 @@ TOOLS = [
     {"type": "function", "function": {"name": "now"}},
     {"type": "function", "function": {"name": "note", "parameters": {"type": "object"}}},
 ]
+STRICT = {"name": "a", "strict": True}
 NEITHER = {"allOf": [{"const": "a"}, {"const": "b"}]}
 SETTINGS = settings(
     deadline=None,
@@ -219,7 +220,7 @@ def test_a_function_that_states_no_parameters_has_none(compiler):
             None,
         ),
         (
-            [{"function": {"name": "a", "parameters": {"properties": {"x": NEITHER}}}}],
+            [{"function": {**STRICT, "parameters": {"properties": {"x": NEITHER}}}}],
             None,
             r"parameters#/properties/x: no text fits it",
         ),
@@ -229,7 +230,7 @@ def test_a_function_that_states_no_parameters_has_none(compiler):
             r"parameters#/properties/x: .*strin",
         ),
         (
-            [{"function": {"name": "a", "parameters": {"properties": {"</arg_key>": {}}}}}],
+            [{"function": {**STRICT, "parameters": {"properties": {"</arg_key>": {}}}}}],
             None,
             "holds </arg_key>",
         ),

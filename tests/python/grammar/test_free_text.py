@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from glm_engine.dialogue import CallEnd, Content, DialogueParser, Opening, Reasoning
 from glm_engine.errors import BadInputError
 from tests.python.dialogue.folding import folded, parsed
+from tests.python.grammar.rendering import written
 from tests.python.grammar.walks import (
     ENDING_IDS,
     VOCAB_SIZE,
@@ -168,7 +169,9 @@ def test_a_value_that_must_spell_its_end_is_refused(compiler):
     with pytest.raises(
         BadInputError, match=r"function\.parameters#/properties/a: .* holds </arg_value>"
     ):
-        compiler.tool_calls([{"function": {"name": "f", "parameters": bare}}])
+        compiler.tool_calls([{"function": {"name": "f", "strict": True, "parameters": bare}}])
+    grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": bare}}])
+    assert takes(grammar, written(spelling(), "f", {"a": "y"}))
     inside = {"properties": {"a": {"const": ["x</arg_value>"]}}, "required": ["a"]}
     grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": inside}}])
     with pytest.raises(BadInputError, match="its text would spell </arg_value>"):
