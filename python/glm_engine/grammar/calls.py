@@ -19,6 +19,7 @@ from glm_engine.dialogue.tags import (
     TOOL_CALL_END,
 )
 from glm_engine.errors import BadInputError
+from glm_engine.grammar.documents import schema_grammar
 from glm_engine.grammar.lark import (
     alternatives,
     checked_text,
@@ -27,7 +28,6 @@ from glm_engine.grammar.lark import (
     optional,
     text_without,
 )
-from glm_engine.grammar.documents import schema_grammar
 from glm_engine.grammar.relaxing import Relaxation
 from glm_engine.grammar.schemas import (
     check_schema,
@@ -35,6 +35,8 @@ from glm_engine.grammar.schemas import (
     part_of,
     pointer_step,
     prepared,
+)
+from glm_engine.grammar.schemas import (
     resolved as found_at,
 )
 from glm_engine.grammar.tidying import tidied

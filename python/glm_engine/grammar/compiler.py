@@ -11,6 +11,7 @@ from glm_engine.grammar.documents import Document, schema_grammar
 from glm_engine.grammar.lark import alternatives, checked_text
 from glm_engine.grammar.limits import PARSER_LIMITS, Limits, first_line
 from glm_engine.grammar.matcher import Grammar, Matcher
+from glm_engine.grammar.own import as_lark, grammar_problem
 from glm_engine.grammar.proof import CostlyGrammarError, Inquiry, Proof
 from glm_engine.grammar.schemas import check_schema, check_size
 from glm_engine.grammar.tidying import tidied
@@ -119,6 +120,14 @@ class GrammarCompiler:
 
         self.check_size(name, checked_text(name, pattern))
         return Draft(name, LLMatcher.grammar_from_regex(pattern), partial(describe, name))
+
+    def grammar(self, text, name="grammar"):
+        """Draft the texts of a grammar in Lark's syntax, or in EBNF."""
+        from llguidance import LLMatcher
+
+        lark = as_lark(name, text)
+        self.check_size(name, lark)
+        return Draft(name, LLMatcher.grammar_from_lark(lark), partial(grammar_problem, name))
 
     def choice(self, texts, name="choice"):
         """Draft a list of texts."""

@@ -1,4 +1,4 @@
-"""Leaves out of a JSON schema what says nothing, so that only what says something can be refused."""
+"""Leaves out of a JSON schema what says nothing: only what says something can be refused."""
 
 import re
 
@@ -84,8 +84,8 @@ def counts_none(_value, schema):
 
 
 RULES = {
-    **dict.fromkeys(MARKS, lambda value, schema: True),
-    "$schema": lambda value, schema: not (isinstance(value, str) and DIALECT.fullmatch(value)),
+    **dict.fromkeys(MARKS, lambda _value, _schema: True),
+    "$schema": lambda value, _schema: not (isinstance(value, str) and DIALECT.fullmatch(value)),
     "propertyNames": allows_strings,
     "unevaluatedProperties": lambda value, schema: (
         allows_all(value) or "additionalProperties" in schema
@@ -93,14 +93,14 @@ RULES = {
     "unevaluatedItems": lambda value, schema: (
         allows_all(value) or isinstance(schema.get("items"), (dict, bool))
     ),
-    "not": lambda value, schema: value is False,
-    "if": lambda value, schema: all(allows_all(schema.get(one, True)) for one in ("then", "else")),
+    "not": lambda value, _schema: value is False,
+    "if": lambda _value, schema: all(allows_all(schema.get(one, True)) for one in ("then", "else")),
     "then": lambda value, schema: allows_all(value) or "if" not in schema,
     "else": lambda value, schema: allows_all(value) or "if" not in schema,
     **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), asks_for_none),
-    "uniqueItems": lambda value, schema: value is False,
-    "minProperties": lambda value, schema: value == 0 and not isinstance(value, bool),
-    "patternProperties": lambda value, schema: value == {},
+    "uniqueItems": lambda value, _schema: value is False,
+    "minProperties": lambda value, _schema: value == 0 and not isinstance(value, bool),
+    "patternProperties": lambda value, _schema: value == {},
     **dict.fromkeys(("contains", "minContains", "maxContains"), counts_none),
 }
 

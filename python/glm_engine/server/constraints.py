@@ -6,7 +6,7 @@ from glm_engine.dialogue import DialogueParser, Opening
 from glm_engine.server.errors import ApiError
 
 JSON_METHODS = ("json_object", "json_schema")
-EXACT_METHODS = ("regex", "choice")
+EXACT_METHODS = ("regex", "choice", "grammar")
 CALL_METHODS = ("tool_calls", "calls_or_document")
 
 

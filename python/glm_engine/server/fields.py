@@ -79,9 +79,9 @@ class StrictModel(LenientModel):
     @model_validator(mode="before")
     @classmethod
     def take_unknown(cls, value):
-        if isinstance(value, dict) and (names := value.keys() - names_of(cls)):
-            if asked := sorted(name for name in names if value[name] is not None):
-                unknown_fields.take(cls.__name__, asked)
+        names = value.keys() - names_of(cls) if isinstance(value, dict) else ()
+        if asked := sorted(name for name in names if value[name] is not None):
+            unknown_fields.take(cls.__name__, asked)
         return value
 
 

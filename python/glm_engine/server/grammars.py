@@ -86,7 +86,7 @@ class Grammars:
         return grammar
 
     def proof_of(self, lane, key, draft, compiler):
-        """Return what of a draft makes a grammar, and its bytes; what is known is not proved again."""
+        """Return what of a draft makes a grammar, and its bytes; proved but once where possible."""
         if (num_bytes := lane.proved.get(key)) is not None:
             return draft, num_bytes
         if found := lane.relaxed.get(key):

@@ -20,6 +20,8 @@ from tests.python.grammar.walks import (
     ids_of,
     plain_tokens,
     random_text,
+    spelling,
+    takes,
     tokenizer,
 )
 

@@ -14,7 +14,7 @@ from glm_engine.tokenizer import GlmTokenizer
 VOCAB_SIZE = 2048
 ENDING_IDS = (2027, 2034, 2036)
 DRAFTING = (
-    *("json_schema", "json_object", "regex", "choice"),
+    *("json_schema", "json_object", "regex", "choice", "grammar"),
     *("tool_calls", "calls_or_document"),
 )
 TAGS = (

@@ -6,10 +6,20 @@ from glm_engine.server.errors import ApiError
 
 def constraints_of(fields, tools):
     """Return what a request asks for; JSON may come instead of calls."""
-    choice = fields.tool_choice
+    choice, tools = fields.tool_choice, held_tools(fields, tools)
     required, form = call_constraints(choice, tools), format_constraints(fields)
     takes_one = bool(choice and choice.disable_parallel_tool_use)
     return required or free_constraints(form, tools, takes_one)
+
+
+def held_tools(fields, tools):
+    """Return the tools with what the client says of their strictness, which no template is told."""
+    strict = {tool.name for tool in fields.tools or () if tool.strict}
+    functions = [tool["function"] for tool in tools]
+    return [
+        {"type": "function", "function": {**one, "strict": one["name"] in strict}}
+        for one in functions
+    ]
 
 
 def call_constraints(choice, tools):

@@ -130,7 +130,9 @@ async def make_job(service, fields, visit):
     for prompt in fields.prompt:
         ids = await encode_prompt(service, prompt, fields.add_special_tokens is not False)
         num_prompt_tokens += len(ids)
-        room = service.encoder.output_room(len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS, "prompt")
+        room = service.encoder.output_room(
+            len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS, "prompt"
+        )
         num_logprobs = -1 if fields.logprobs is None else fields.logprobs
         made = make_choices(service, fields, visit, ids, room, num_logprobs, len(choices))
         echoes += [echoed(service, fields, prompt, ids)] * len(made)

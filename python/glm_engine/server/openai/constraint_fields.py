@@ -28,7 +28,7 @@ class StructuredOutputs(StrictModel):
     json_object: bool | None = None
     regex: str | None = None
     choice: Texts | None = None
-    grammar: only() = None
+    grammar: str | None = None
     structural_tag: only() = None
     whitespace_pattern: only() = None
     disable_fallback: Harmless = None
@@ -45,7 +45,7 @@ class ConstraintFields(StrictModel):
     guided_json: Schema | str | None = None
     guided_regex: str | None = None
     guided_choice: Texts | None = None
-    guided_grammar: only() = None
+    guided_grammar: str | None = None
     guided_whitespace_pattern: only() = None
     guided_decoding_backend: Harmless = None
     grammar: OTHERS = None

@@ -2,7 +2,12 @@
 
 import orjson
 
-from glm_engine.server.constraints import Constraint, free_constraints, required_calls
+from glm_engine.server.constraints import (
+    EXACT_METHODS,
+    Constraint,
+    free_constraints,
+    required_calls,
+)
 from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.tool_choice import NamedTool, mode_of
 
@@ -21,11 +26,11 @@ def form_constraints(fields):
     outputs = fields.structured_outputs
     if outputs:
         found += json_constraint("structured_outputs.json", outputs.json_)
-        found += text_constraints("structured_outputs", outputs.regex, outputs.choice)
+        found += text_constraints("structured_outputs.", outputs)
         if outputs.json_object:
             found.append(Constraint("structured_outputs.json_object", "json_object"))
     found += json_constraint("guided_json", fields.guided_json)
-    return found + text_constraints("guided", fields.guided_regex, fields.guided_choice)
+    return found + text_constraints("guided_", fields)
 
 
 def format_constraints(form):
@@ -55,14 +60,15 @@ def json_constraint(param, schema):
     return [Constraint(param, "json_schema", (schema,), {"name": param})]
 
 
-def text_constraints(place, regex, choice):
-    joint = "_" if place == "guided" else "."
-    wanted = {"regex": regex, "choice": choice}
-    return [
-        Constraint(f"{place}{joint}{name}", name, (value,), {"name": f"{place}{joint}{name}"})
-        for name, value in wanted.items()
-        if value is not None
-    ]
+def text_constraints(place, fields):
+    """Return what fields ask for whose names begin with the last word of a place."""
+    found = []
+    for method in EXACT_METHODS:
+        value = getattr(fields, f"{place.rpartition('.')[2]}{method}")
+        if value is not None:
+            param = f"{place}{method}"
+            found.append(Constraint(param, method, (value,), {"name": param}))
+    return found
 
 
 def call_constraints(fields, tools):
