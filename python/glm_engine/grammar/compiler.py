@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from glm_engine.errors import BadInputError
-from glm_engine.grammar.calls import CallRules, tools_of
+from glm_engine.grammar.calls import CallRules
 from glm_engine.grammar.documents import Document, schema_grammar
 from glm_engine.grammar.lark import alternatives, checked_text
 from glm_engine.grammar.limits import PARSER_LIMITS, Limits, first_line
@@ -15,6 +15,7 @@ from glm_engine.grammar.own import as_lark, grammar_problem
 from glm_engine.grammar.proof import CostlyGrammarError, Inquiry, Proof
 from glm_engine.grammar.schemas import check_schema, check_size
 from glm_engine.grammar.tidying import tidied
+from glm_engine.grammar.tools import tools_of
 from glm_engine.grammar.vocabulary import Vocabulary
 
 ANY_OBJECT = {"type": "object"}
