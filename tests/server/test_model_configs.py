@@ -19,7 +19,7 @@ FAULTS = [
     ('{"temperature": -1}', "temperature: .*greater than or equal to 0, found -1"),
     ('{"temperature": %s}' % ("9" * 400), "temperature: .* and 320 characters more"),
     ('{"temperature": %s}' % ("9" * 5000), "not JSON: .*4300 digits"),
-    ('{"top_p": 0}', "top_p: .*greater than 0, found 0"),
+    ('{"top_p": -0.5}', "top_p: .*greater than or equal to 0, found -0.5"),
     ('{"top_p": [0.5]}', "top_p: .*number, found"),
     ('{"top_k": 1.5}', "top_k: .*integer, found 1.5"),
     ('{"top_k": %s}' % ("9" * 400), "top_k: .*less than or equal to 2147483647, found 9"),

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import structlog
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -32,7 +33,7 @@ MAX_MESSAGES = 4096
 MAX_TOOLS = 256
 SEED_MASK = 2**64 - 1
 NO_SEED = -1
-LEAST_FLOAT = 1.2e-38
+LEAST_PENALTY = 1.2e-38
 MAX_NAMED = 256
 MAX_NAME_CHARACTERS = 64
 TOKEN_ID = re.compile("[0-9]{1,10}")
@@ -158,11 +159,20 @@ Stops = Annotated[
         }
     ),
 ]
+
+
+def checked_penalty(value):
+    """Refuse what is 0 to the engine, which reckons with 32 bits."""
+    if value < LEAST_PENALTY:
+        raise ValueError(f"expected a number above {LEAST_PENALTY:g}, found {value:g}")
+    return value
+
+
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 TopP = Annotated[float, Field(ge=0, le=1)]
 TopK = whole(ge=-1, le=MAX_TOKENS)
-RepetitionPenalty = Annotated[float, Field(ge=LEAST_FLOAT, le=100)]
+RepetitionPenalty = Annotated[float, Field(gt=0, le=100), AfterValidator(checked_penalty)]
 Harmless = Any
 
 
