@@ -140,14 +140,13 @@ def take_event(choice, kind, values, records, at):
         choice.cached_tokens = cached_tokens
         choice.arrived.append(token_id)
         if num_logprobs >= 0:
-            choice.logprobs.append(logprob_row(records[at], num_logprobs))
+            take_logprobs(choice, token_id, records[at], num_logprobs)
         return
     message = records["message"][at].decode("utf-8", "replace")
     name = "failed" if kind == abi.EVENT_FAILED else finish_reason(reason)
     choice.ending = (name, status, message)
 
 
-def logprob_row(record, count):
-    """Return (log-probability, [(token id, log-probability) of the best])."""
-    ids, values = record["top_ids"][:count].tolist(), record["top_logprobs"][:count].tolist()
-    return float(record["logprob"]), list(zip(ids, values, strict=True))
+def take_logprobs(choice, token_id, record, count):
+    best_ids, best = (record[name][:count].tolist() for name in ("top_ids", "top_logprobs"))
+    choice.logprobs.append(token_id, float(record["logprob"]), best_ids, best)

@@ -7,6 +7,7 @@ from glm_engine.detokenizer import StopMatcher
 from glm_engine.errors import Status, name_of
 from glm_engine.server.bridge import Inbox
 from glm_engine.server.errors import NO_RETRY, ApiError
+from glm_engine.server.logprob_rows import LogprobRows
 
 FINISH_REASONS = {
     "stop_token": "stop",
@@ -23,14 +24,14 @@ class DisconnectedError(Exception):
 class Piece:
     """What became certain of a choice since the piece before.
 
-    `logprobs` holds (token id, log-probability, best tokens) for each of its tokens, `places`
-    where each begins and ends in the text of its choice. A token that only completes a character
+    `logprobs` holds a row for each of its tokens where they are wanted, `places` where each
+    begins and ends in the text of its choice. A token that only completes a character
     begins where that character does.
     """
 
     text: str
     num_tokens: int
-    logprobs: list
+    logprobs: LogprobRows | tuple
     finish_reason: str | None
     places: list = field(default_factory=list)
 
@@ -48,7 +49,7 @@ class Choice:
     counts_prompt: bool = True
     request_id: int = 0
     arrived: list = field(default_factory=list)
-    logprobs: list = field(default_factory=list)
+    logprobs: LogprobRows = field(default_factory=LogprobRows)
     ending: tuple | None = None
     num_tokens: int = 0
     num_characters: int = 0
@@ -60,15 +61,17 @@ class Choice:
     def advance(self):
         """Return the piece that the events since the last call make; its text may be empty."""
         tokens, self.arrived = self.arrived, []
-        rows, self.logprobs = self.logprobs, []
-        texts, kept_rows, places, before = [], [], [], self.num_tokens
+        rows, kept_rows = self.logprobs, ()
+        if rows:
+            self.logprobs, kept_rows = LogprobRows(), LogprobRows()
+        texts, places, before = [], [], self.num_tokens
         for at, token_id in enumerate(tokens):
             self.num_tokens += 1
             if token_id in self.ending_ids and not self.shows_ending:
                 continue
             texts.append(self.certain(self.spelled(token_id, places)))
             if rows:
-                kept_rows.append((token_id, *rows[at]))
+                kept_rows.extend(rows, at, at + 1)
             if self.matcher and self.matcher.stopped:
                 self.finish_reason = "stop"
                 break

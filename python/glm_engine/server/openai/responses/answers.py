@@ -1,13 +1,16 @@
 """Writes the answer of a job: events as text comes, or one response at the end."""
 
 import time
+from functools import partial
+from itertools import chain
 
 import orjson
 
 from glm_engine.dialogue import Content, Reasoning
-from glm_engine.server.openai.logprobs import chat_logprobs
+from glm_engine.server import long_json
+from glm_engine.server.openai.logprobs import chat_entries
 from glm_engine.server.openai.responses.echo import what_was_asked
-from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS
+from glm_engine.server.openai.responses.fields import THOUGHTS
 from glm_engine.server.openai.responses.output import COMPLETED, IN_PROGRESS, INCOMPLETE, Output
 from glm_engine.server.openai.responses.tokens import TokenPlaces
 from glm_engine.server.openai.responses.tools import client_names
@@ -34,16 +37,17 @@ class ResponsePresenter:
         self.service = service
         self.job = job
         self.turn = turn
-        self.head = orjson.dumps(what_was_asked(service, job, fields))[:-1]
-        self.lists_logprobs = fields.includes(LOGPROBS)
-        self.output = Output(fields.includes(THOUGHTS), client_names(fields.tools))
+        asked = what_was_asked(service, job, fields)
+        self.head = {name: orjson.Fragment(orjson.dumps(one)) for name, one in asked.items()}
+        entries_of = partial(chat_entries, service)
+        self.output = Output(fields.includes(THOUGHTS), client_names(fields.tools), entries_of)
         self.places = TokenPlaces()
         self.num_thought_tokens = 0
         self.num_events = 0
 
     def event(self, choice, piece):
         """Return the events of a piece; the response begins with the first."""
-        return self.opening() + self.written(self.changes(choice, piece))
+        return chain(self.opening(), self.written(self.changes(choice, piece)))
 
     def take(self, choice, piece):
         self.changes(choice, piece)
@@ -53,22 +57,21 @@ class ResponsePresenter:
         self.places.add(piece)
         events = []
         for delta in deltas_of(self.job, self.turn, choice, piece):
-            events += self.output.take(delta, self.entries(delta))
+            events += self.output.take(delta, self.rows(delta))
         return events
 
-    def entries(self, delta):
-        """Return the log-probabilities of a delta's tokens; those of a thought are counted."""
+    def rows(self, delta):
+        """Return the log-probabilities of a delta's tokens; the tokens of a thought are counted."""
         if type(delta) not in (Content, Reasoning):
-            return []
-        rows = self.places.spelling(delta)
+            return ()
+        count, rows = self.places.spelling(delta)
         if type(delta) is Reasoning:
-            self.num_thought_tokens += len(rows)
-            return []
-        return chat_logprobs(self.service, rows)["content"] if self.lists_logprobs else []
+            self.num_thought_tokens += count
+        return rows
 
     def opening(self):
         if self.num_events:
-            return b""
+            return ()
         begun = {"response": self.response(IN_PROGRESS)}
         return self.written([("response.created", begun), ("response.in_progress", begun)])
 
@@ -85,17 +88,14 @@ class ResponsePresenter:
         told = {"code": error.code, "message": error.detail, "param": error.param}
         code = ERROR_CODES.get(error.status_code, "server_error")
         response = self.response(FAILED, {"code": code, "message": error.detail})
-        return opening + self.written(
-            [("error", told), ("response.failed", {"response": response})]
-        )
+        failed = [("error", told), ("response.failed", {"response": response})]
+        return chain(opening, self.written(failed))
 
     def written(self, events):
-        return b"".join([self.event_bytes(*event) for event in events])
-
-    def event_bytes(self, name, fields):
-        data = orjson.dumps({"type": name, "sequence_number": self.num_events, **fields})
-        self.num_events += 1
-        return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
+        """Return the parts of the text of events, which are numbered now."""
+        numbered = list(enumerate(events, self.num_events))
+        self.num_events += len(numbered)
+        return chain.from_iterable(event_parts(number, *event) for number, event in numbered)
 
     def is_whole(self):
         return self.turn.is_over or self.job.choices[0].finish_reason == "stop"
@@ -113,7 +113,7 @@ class ResponsePresenter:
             "output": self.output.as_list(),
             "usage": None if status == IN_PROGRESS else self.usage(),
         }
-        return orjson.Fragment(b"%s,%s" % (self.head, orjson.dumps(stage)[1:]))
+        return {**self.head, **stage}
 
     def usage(self):
         counts = usage_of(self.job)
@@ -130,4 +130,11 @@ class ResponsePresenter:
 
     def body(self):
         self.output.finish(self.is_whole())
-        return orjson.dumps(self.response(self.status()))
+        return long_json.dumps(self.response(self.status()))
+
+
+def event_parts(number, name, fields):
+    data = long_json.dumps({"type": name, "sequence_number": number, **fields})
+    yield b"event: %s\ndata: " % name.encode()
+    yield from (data,) if isinstance(data, bytes) else data
+    yield b"\n\n"
