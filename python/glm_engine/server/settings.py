@@ -22,7 +22,7 @@ class Settings:
     model_names: tuple = ("glm",)
     drain_seconds: float = 30.0
     request_seconds: float | None = None
-    max_body_bytes: int = 4096 * KIBIBYTE
+    max_body_bytes: int = 32_768 * KIBIBYTE
     max_bodies_bytes: int = 262_144 * KIBIBYTE
     max_header_bytes: int = 64 * KIBIBYTE
     max_connections: int = 4096
@@ -37,6 +37,7 @@ class Settings:
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536
+    max_json_items: int = 524_288
     max_object_members: int = 4096
     inline_characters: int = 512
     long_characters: int = 65_536

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from glm_engine.server.errors import quoted
 from glm_engine.server.fields import (
     MAX_LOGPROBS,
     MAX_TOKENS,
@@ -43,7 +44,7 @@ def known_tool(value):
     if isinstance(value, dict) and value.get("type") not in ("function", "namespace"):
         kind = value.get("type")
         raise ValueError(
-            f"a tool of type {kind!r} is not run here, only 'function' and 'namespace'"
+            f"a tool of type {quoted(kind)} is not run here, only 'function' and 'namespace'"
         )
     return value
 
@@ -86,7 +87,7 @@ Tool = Annotated[AnyTool, BeforeValidator(known_tool, AnyTool)]
 def function_choice(value):
     if isinstance(value, dict) and value.get("type") not in ("function", "allowed_tools"):
         kind = value.get("type")
-        message = f"a choice of type {kind!r} is not supported here, only 'function' and"
+        message = f"a choice of type {quoted(kind)} is not supported here, only 'function' and"
         raise ValueError(f"{message} 'allowed_tools'")
     return value
 
