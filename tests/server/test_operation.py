@@ -95,6 +95,23 @@ def test_log_lines(server) -> None:
     assert QUESTION not in server.log()
 
 
+@pytest.mark.parametrize("given", ["req-1", "0" * 128, "a/b:c d"])
+def test_the_id_of_a_request_is_kept(server, given) -> None:
+    for path in (COMPLETIONS, "/v1/nothing"):
+        headers = {"x-request-id": given}
+        answer = server.http.post(path, json={"prompt": QUESTION}, headers=headers)
+        assert answer.headers["x-request-id"] == answer.headers["request-id"] == given
+    answer = server.http.post(COMPLETIONS, json={"prompt": QUESTION}, headers=headers)
+    assert answer.json()["id"] == f"cmpl-{given}"
+    server.wait_for_log(json.dumps({"request_id": given})[1:-1].replace(": ", ":"), 3)
+
+
+@pytest.mark.parametrize("given", ["", "0" * 129, b"caf\xe9", b"a\tb"])
+def test_what_is_no_id_is_replaced(server, given) -> None:
+    answer = server.http.get("/v1/models", headers={"x-request-id": given})
+    assert re.fullmatch("[0-9a-f]{32}", answer.headers["x-request-id"])
+
+
 @pytest.mark.skipif(device_kind() != "cpu", reason="a GPU's buffers do not fit 30 MB")
 def test_a_context_that_the_memory_of_a_file_cuts_is_logged_and_listed(start_server, tmp_path):
     path = tmp_path / "glm.toml"

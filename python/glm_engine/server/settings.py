@@ -19,6 +19,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     allowed_hosts: tuple = ()
+    allowed_origins: tuple = ()
     model_names: tuple = ("glm",)
     drain_seconds: float = 30.0
     request_seconds: float | None = None
