@@ -3,11 +3,12 @@
 import json
 import re
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.devices import device_kind
-from tests.server.serving import MODEL, QUESTION
+from tests.server.serving import ENDLESS, MODEL, QUESTION
 
 COMPLETIONS = "/v1/completions"
 TICKS = 0.03
@@ -56,6 +57,60 @@ def test_metrics_count(server, client) -> None:
     assert sum(pages) == server.gauges()["total_pages"]
     assert after["glm_requests_live",] == after["glm_open_streams",] == 0
     assert after["process_resident_memory_bytes",] > 2**20
+
+
+def test_metrics_have_the_names_of_vllm_too(server, client) -> None:
+    """Values are ours, which the test before checks; those that we have not are counted here."""
+    server.wait_until_idle()
+    before = samples(server)
+    client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=2, n=2)
+    client.completions.create(model=MODEL, prompt=QUESTION)
+    server.wait_until_idle()
+    after = samples(server)
+    labels = (("engine", "0"), ("model_name", MODEL))
+
+    def gain(name, *others):
+        key = (f"vllm:{name}", *sorted([*labels, *others]))
+        return after[key] - before[key]
+
+    for name, other in (
+        ("vllm:prompt_tokens_total", "glm_prompt_tokens_total"),
+        ("vllm:generation_tokens_total", "glm_generated_tokens_total"),
+        ("vllm:prefix_cache_queries_total", "glm_prompt_tokens_total"),
+        ("vllm:prefix_cache_hits_total", "glm_cached_prompt_tokens_total"),
+        ("vllm:num_preemptions_total", "glm_preemptions_total"),
+        ("vllm:num_requests_waiting", "glm_requests_waiting"),
+        ("vllm:num_requests_running", "glm_requests_live"),
+        ("vllm:kv_cache_usage_perc", "glm_kv_utilisation"),
+        ("vllm:time_to_first_token_seconds_count", "glm_time_to_first_token_seconds_count"),
+        ("vllm:inter_token_latency_seconds_sum", "glm_inter_token_seconds_sum"),
+        ("vllm:e2e_request_latency_seconds_sum", "glm_request_seconds_sum"),
+    ):
+        assert after[name, *labels] == after[other,]
+    assert gain("prompt_tokens_total") == 10
+    assert gain("request_success_total", ("finished_reason", "length")) == 2
+    assert gain("request_success_total", ("finished_reason", "stop")) == 1
+    assert gain("request_success_total", ("finished_reason", "abort")) == 0
+    assert gain("request_decode_time_seconds_count") == 2
+    assert gain("request_time_per_output_token_seconds_count") == 2
+    [config] = [dict(key[1:]) for key in after if key[0] == "vllm:cache_config_info"]
+    total = server.gauges()["total_pages"]
+    stated = {"block_size": "16", "num_gpu_blocks": str(total)}
+    assert config == {"engine": "0", "model_name": MODEL, **stated}
+
+
+def test_choices_that_are_given_up_are_counted(endless_server) -> None:
+    labels = (("engine", "0"), ("finished_reason", "abort"), ("model_name", endless_server.model))
+    name = ("vllm:request_success_total", *labels)
+    before = samples(endless_server)
+    with httpx.Client(base_url=endless_server.url) as http:
+        fields = {**ENDLESS, "n": 2}
+        with http.stream("POST", COMPLETIONS, json=fields) as answer:
+            next(answer.iter_bytes())
+            found = samples(endless_server)
+            assert found["vllm:num_requests_running", labels[0], labels[2]] == 2
+    endless_server.wait_until_idle()
+    assert samples(endless_server)[name] == before[name] + 2
 
 
 def test_gauges(server, client) -> None:

@@ -73,12 +73,14 @@ class EngineBridge:
         self.routes[choice.request_id] = (choice, inbox)
 
     def cancel(self, choice):
-        """Take a choice off the engine; its later events are nobody's."""
-        if self.routes.pop(choice.request_id, None):
+        """Take a choice off the engine, and say if it was there; its later events are nobody's."""
+        was_there = self.routes.pop(choice.request_id, None) is not None
+        if was_there:
             try:
                 self.engine.cancel_quietly(choice.request_id)
             except EngineError as error:
                 log.error("the engine could not cancel", exc_info=error)
+        return was_there
 
     def deliver(self):
         """Take all events in one go and wake each inbox once; a fault ends its choice alone."""

@@ -142,8 +142,8 @@ class Job:
 
     def cancel(self):
         for choice in self.choices:
-            if choice.request_id:
-                self.bridge.cancel(choice)
+            if choice.request_id and self.bridge.cancel(choice):
+                self.metrics.finished["abort"] += 1
 
     def complete(self, choice):
         """End a choice whose answer is whole, although the model might go on."""
@@ -172,14 +172,22 @@ class Job:
                 raise DisconnectedError
             if self.failure:
                 raise self.failure
-            pieces = [(choice, choice.advance()) for choice in taken if not choice.finish_reason]
+            pieces = [(one, self.advance(one)) for one in taken if not one.finish_reason]
             self.measure(pieces)
             for choice, piece in pieces:
                 if piece.finish_reason:
                     num_open -= 1
+                    self.metrics.finished[piece.finish_reason] += 1
                     self.bridge.cancel(choice)
             yield pieces
         self.visit.finish_reason = ",".join(sorted({one.finish_reason for one in self.choices}))
+
+    def advance(self, choice):
+        try:
+            return choice.advance()
+        except ApiError:
+            self.metrics.finished["error"] += 1
+            raise
 
     def measure(self, pieces):
         now = time.monotonic()
