@@ -1,7 +1,7 @@
 """The shape of JSON by its text: counted before anything is made of it, a slice at a time.
 
-Members are objects, lists, and the keys of objects; items are what commas part. A text whose
-strings do not end, or that is no JSON at all, is counted as far as it goes.
+Members are objects, lists, and the keys of objects; items are what commas part, and texts count
+for two. A text whose strings do not end, or that is no JSON at all, is counted as far as it goes.
 """
 
 import numpy
@@ -9,6 +9,7 @@ import numpy
 from glm_engine.server.errors import ApiError
 from glm_engine.server.settings import Settings
 
+ARGUMENTS = "the JSON of arguments"
 SLICE_LENGTH = 65_536
 BRACKETS = b"[{]}"
 OTHERS = bytes(set(range(256)).difference(BRACKETS + b':,"'))
@@ -37,37 +38,45 @@ def encoded_slices(text):
 
 
 def structure(text):
-    """Yield the brackets, colons and commas that stand outside strings."""
+    """Yield the brackets, colons and commas outside strings, with a quote for each string between.
+
+    One that begins or ends in another slice has none.
+    """
     is_inside = 0
     for part in encoded_slices(text):
         plain = part.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, OTHERS)
         runs = plain.split(b'"')
-        yield b"".join(runs[is_inside::2])
+        yield b'"'.join(runs[is_inside::2])
         is_inside ^= (len(runs) - 1) % 2
 
 
 def check_texts(texts, noun="the JSON", settings=Settings):
-    """Refuse JSON texts that are nested too deep, or hold too much, all of them together."""
+    """Refuse JSON texts that hold too much, all of them together."""
     num_members = num_items = 0
     for text in texts:
-        depth = 0
         for part in structure(text):
             num_members += sum(map(part.count, (b"[", b"{", b":")))
-            num_items += part.count(b",")
+            num_items += part.count(b",") + part.count(b'"')
             if num_members > settings.max_json_members:
                 most = settings.max_json_members
                 raise too_complex(f"{noun} has more than {most} objects, lists and keys")
             if num_items > settings.max_json_items:
                 raise too_complex(f"{noun} has more than {settings.max_json_items} items")
-            depth = depth_after(part, depth, noun, settings)
 
 
-def depth_after(part, depth, noun, settings):
-    """Return how deep the end of a part is nested; ApiError 400 where one is too deep before."""
-    steps = STEPS[numpy.frombuffer(part, dtype=numpy.uint8)]
-    depths = depth + numpy.cumsum(steps, dtype=numpy.int64)
-    if not len(depths):
-        return depth
-    if depths.max() > settings.max_json_depth:
-        raise too_deep(noun, settings)
-    return int(depths[-1])
+def check_depth(text, noun="the JSON", settings=Settings):
+    """Refuse a JSON text that is nested deeper than its parsers go, or than is taken."""
+    depth = 0
+    for part in structure(text):
+        steps = STEPS[numpy.frombuffer(part, dtype=numpy.uint8)]
+        depths = depth + numpy.cumsum(steps, dtype=numpy.int64)
+        if depths.max(initial=0) > settings.max_json_depth:
+            raise too_deep(noun, settings)
+        depth = int(depths[-1]) if len(depths) else depth
+
+
+def check_arguments(texts):
+    """Refuse arguments of calls, which come as texts, that hold too much or are nested too deep."""
+    check_texts(texts, ARGUMENTS)
+    for text in texts:
+        check_depth(text, ARGUMENTS)

@@ -38,7 +38,7 @@ class Settings:
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536
-    max_json_items: int = 524_288
+    max_json_items: int = 2_097_152
     max_object_members: int = 4096
     inline_characters: int = 512
     long_characters: int = 65_536

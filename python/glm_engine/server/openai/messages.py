@@ -15,7 +15,7 @@ from glm_engine.server.fields import (
     StrictModel,
     list_of,
 )
-from glm_engine.server.json_bounds import check_texts
+from glm_engine.server.json_bounds import check_arguments
 from glm_engine.server.parts import text_of
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
@@ -103,7 +103,7 @@ Tools = list_of(Tool, MAX_TOOLS)
 
 def template_messages(messages):
     """Return the messages as a template expects them: arguments as objects, not as text."""
-    check_texts(argument_texts(messages), "the JSON of arguments")
+    check_arguments(argument_texts(messages))
     return [template_message(at, message) for at, message in in_order_of_calls(messages)]
 
 

@@ -13,7 +13,7 @@ from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.messages import Messages, template_tools
 from glm_engine.server.requests import check_model
 
-MAX_IDS = 2**19
+MAX_IDS = 2**20
 
 
 class TokenizeRequest(ConversationFields):

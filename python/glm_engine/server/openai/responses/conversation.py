@@ -4,7 +4,7 @@ import base64
 from itertools import groupby
 
 from glm_engine.server.errors import ApiError, quoted
-from glm_engine.server.json_bounds import check_texts
+from glm_engine.server.json_bounds import check_arguments
 from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments
 from glm_engine.server.openai.responses.tools import flat_name
 from glm_engine.server.parts import text_of
@@ -18,7 +18,7 @@ def template_messages(fields):
 
     Neighbours that the assistant made are one turn of its.
     """
-    check_texts(argument_texts(fields.input), "the JSON of arguments")
+    check_arguments(argument_texts(fields.input))
     found = [{"role": "system", "content": fields.instructions}] if fields.instructions else []
     calls = {}
     for role, run in groupby(enumerate(fields.input), key=role_of):
