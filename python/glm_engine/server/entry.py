@@ -35,9 +35,11 @@ def shared(app, origins):
     )
 
 
-def record(service, visit):
+def record(service, visit, headers=()):
     visit.status = visit.status or CLIENT_CLOSED_REQUEST
     service.metrics.take_visit(visit)
+    if service.tracing:
+        service.tracing.write(visit, headers)
     log_visit(visit)
 
 
@@ -79,7 +81,7 @@ class Entry:
             await self.answer(scope, receive, self.labelled(send, visit))
         finally:
             visit.send = None
-            record(self.service, visit)
+            record(self.service, visit, scope["headers"])
 
     async def admit(self, scope, receive, send):
         try:

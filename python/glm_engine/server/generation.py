@@ -127,6 +127,7 @@ class Job:
         self.metrics = service.metrics
         self.choices = choices
         self.visit = visit
+        visit.choices = choices
         self.inbox = Inbox()
         self.is_abandoned = False
         self.failure = None

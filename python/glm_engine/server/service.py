@@ -18,6 +18,7 @@ from glm_engine.server.model_configs import (
     sampling_defaults,
 )
 from glm_engine.server.prompts import PromptEncoder
+from glm_engine.server.tracing import tracing_of
 
 GENERATION_CONFIG_FILE = "generation_config.json"
 IDS_OF_PART = 16_384
@@ -44,6 +45,7 @@ class Service:
         self.guides = Guides(engine)
         self.bridge = EngineBridge(engine, self.guides)
         self.encoder = PromptEncoder(tokenizer, self.max_seq, settings)
+        self.tracing = tracing_of(self.model_name)
         self.metrics = Metrics()
         self.metrics_page = MetricsPage(self)
         self.gate = Gate(info["max_batch"] + self.max_queue, settings)

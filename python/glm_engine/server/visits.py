@@ -35,6 +35,7 @@ class Visit:
     first_token_at: float | None = None
     last_token_at: float | None = None
     finish_reason: str | None = None
+    choices: list = field(default_factory=list)
 
     def take_tokens(self, count, now):
         self.completion_tokens += count
