@@ -2,6 +2,8 @@
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -12,6 +14,7 @@ from tests.server.serving import ENDLESS, MODEL, QUESTION
 
 COMPLETIONS = "/v1/completions"
 TICKS = 0.03
+WAIT_SECONDS = 1
 NUM_TOKENS = 500
 DEVICE_NAMES = {"cpu": "CPU", "cuda": "NVIDIA"}
 
@@ -92,6 +95,11 @@ def test_metrics_have_the_names_of_vllm_too(server, client) -> None:
     assert gain("request_success_total", ("finished_reason", "stop")) == 1
     assert gain("request_success_total", ("finished_reason", "abort")) == 0
     assert gain("request_decode_time_seconds_count") == 2
+    assert gain("request_queue_time_seconds_count") == 3
+    assert gain("request_prefill_time_seconds_count") == 3
+    assert (
+        0 < gain("request_prefill_time_seconds_sum") < gain("e2e_request_latency_seconds_sum") * 2
+    )
     assert gain("request_time_per_output_token_seconds_count") == 2
     [config] = [dict(key[1:]) for key in after if key[0] == "vllm:cache_config_info"]
     total = server.gauges()["total_pages"]
@@ -99,16 +107,35 @@ def test_metrics_have_the_names_of_vllm_too(server, client) -> None:
     assert config == {"engine": "0", "model_name": MODEL, **stated}
 
 
+def test_who_waits_is_counted_as_waiting_and_not_as_reading(start_server, endless_model) -> None:
+    server = start_server(*endless_model, "--max-batch", 1)
+    begun = httpx.stream("POST", f"{server.url}{COMPLETIONS}", json=ENDLESS, timeout=60)
+    with begun as answer, ThreadPoolExecutor(1) as waiting:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        fields = {"prompt": QUESTION, "max_tokens": 1}
+        asked = waiting.submit(httpx.post, f"{server.url}{COMPLETIONS}", json=fields, timeout=60)
+        server.wait_for_gauges(waiting_requests=1)
+        time.sleep(WAIT_SECONDS)
+        chunks.close()
+        asked.result().raise_for_status()
+    found, labels = samples(server), (("engine", "0"), ("model_name", server.model))
+    assert found["vllm:request_queue_time_seconds_sum", *labels] > WAIT_SECONDS
+    assert found["vllm:time_to_first_token_seconds_sum", *labels] > WAIT_SECONDS
+    assert found["vllm:request_prefill_time_seconds_sum", *labels] < WAIT_SECONDS
+
+
 def test_choices_that_are_given_up_are_counted(endless_server) -> None:
     labels = (("engine", "0"), ("finished_reason", "abort"), ("model_name", endless_server.model))
     name = ("vllm:request_success_total", *labels)
     before = samples(endless_server)
-    with httpx.Client(base_url=endless_server.url) as http:
-        fields = {**ENDLESS, "n": 2}
-        with http.stream("POST", COMPLETIONS, json=fields) as answer:
-            next(answer.iter_bytes())
-            found = samples(endless_server)
-            assert found["vllm:num_requests_running", labels[0], labels[2]] == 2
+    fields = {**ENDLESS, "n": 2}
+    with httpx.stream("POST", f"{endless_server.url}{COMPLETIONS}", json=fields) as answer:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        endless_server.wait_for_gauges(live_requests=2, waiting_requests=0)
+        found = samples(endless_server)
+        assert found["vllm:num_requests_running", labels[0], labels[2]] == 2
     endless_server.wait_until_idle()
     assert samples(endless_server)[name] == before[name] + 2
 

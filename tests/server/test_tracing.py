@@ -105,6 +105,8 @@ def test_a_request_is_a_span_below_its_callers(start_server) -> None:
     assert found["gen_ai.request.n"] == 2
     assert found["gen_ai.usage.prompt_tokens"] == found["gen_ai.usage.input_tokens"] == 5
     assert found["gen_ai.usage.completion_tokens"] == 4
+    assert found["gen_ai.latency.time_in_queue"] >= 0
+    assert found["gen_ai.latency.time_in_model_prefill"] > 0
     assert 0 < found["gen_ai.latency.time_to_first_token"] <= found["gen_ai.latency.e2e"]
     assert values_of(third.attributes)["http.response.status_code"] == 400
 

@@ -18,6 +18,7 @@ COLUMNS = (
     "status",
     "cached_tokens",
     "num_logprobs",
+    "started_ns",
 )
 
 
@@ -137,9 +138,10 @@ def ending_of(error, failed):
 
 
 def take_event(choice, kind, values, records, at):
-    token_id, reason, status, cached_tokens, num_logprobs = values
+    token_id, reason, status, cached_tokens, num_logprobs, started_ns = values
     if kind == abi.EVENT_TOKEN:
         choice.cached_tokens = cached_tokens
+        choice.started_ns = started_ns
         choice.arrived.append(token_id)
         if num_logprobs >= 0:
             take_logprobs(choice, token_id, records[at], num_logprobs)

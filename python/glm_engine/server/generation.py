@@ -9,6 +9,7 @@ from glm_engine.server.bridge import Inbox
 from glm_engine.server.errors import NO_RETRY, ApiError
 from glm_engine.server.logprob_rows import LogprobRows
 
+NANOSECONDS = 1_000_000_000
 FINISH_REASONS = {
     "stop_token": "stop",
     "stop_sequence": "stop",
@@ -55,6 +56,7 @@ class Choice:
     num_characters: int = 0
     cached_tokens: int = 0
     token_at: float | None = None
+    started_ns: int = 0
     finish_reason: str | None = None
     guide: object = None
 
@@ -134,6 +136,7 @@ class Job:
 
     def submit(self):
         """Queue all choices, or none of them where the engine refuses one."""
+        self.visit.submitted_at = time.monotonic()
         try:
             for choice in self.choices:
                 self.bridge.submit(choice, self.inbox)
@@ -195,9 +198,17 @@ class Job:
         for choice, piece in pieces:
             if not piece.num_tokens:
                 continue
-            if choice.token_at is None and choice.counts_prompt:
-                self.visit.cached_tokens += choice.cached_tokens
-                self.metrics.take_prompt(len(choice.request.prompt), choice.cached_tokens, now)
+            if choice.token_at is None:
+                self.measure_start(choice, now)
             self.visit.take_tokens(piece.num_tokens, now)
             self.metrics.take_tokens(piece.num_tokens, now, choice.token_at, self.visit)
             choice.token_at = now
+
+    def measure_start(self, choice, now):
+        """Count what is known of a choice with its first token."""
+        visit, started_at = self.visit, choice.started_ns / NANOSECONDS
+        self.metrics.take_start(started_at - visit.submitted_at, now - started_at, now)
+        visit.started_at = visit.started_at or started_at
+        if choice.counts_prompt:
+            visit.cached_tokens += choice.cached_tokens
+            self.metrics.take_prompt(len(choice.request.prompt), choice.cached_tokens, now)

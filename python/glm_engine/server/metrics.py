@@ -42,6 +42,8 @@ class Metrics:
         self.time_to_first_token = SecondsHistogram()
         self.inter_token = SecondsHistogram()
         self.request_seconds = SecondsHistogram()
+        self.queue_seconds = SecondsHistogram()
+        self.prefill_seconds = SecondsHistogram()
         self.decode_seconds = SecondsHistogram()
         self.seconds_per_token = SecondsHistogram()
         self.finished = Counter()
@@ -61,6 +63,11 @@ class Metrics:
         """Count a prompt once the engine has read it."""
         self.prompt_tokens.add(num_tokens, now)
         self.cached_tokens += num_cached
+
+    def take_start(self, queue_seconds, prefill_seconds, now):
+        """Count how long a sequence waited for its first step, and read until its first token."""
+        self.queue_seconds.add(max(0.0, queue_seconds), now)
+        self.prefill_seconds.add(prefill_seconds, now)
 
     def take_visit(self, visit):
         """Count a request, and its time if it had a prompt: polls and refusals would skew that."""

@@ -119,6 +119,8 @@ def usage_of(visit):
     }
     if first is not None:
         found["gen_ai.latency.time_to_first_token"] = first
+        found["gen_ai.latency.time_in_queue"] = visit.started_at - visit.submitted_at
+        found["gen_ai.latency.time_in_model_prefill"] = visit.first_token_at - visit.started_at
         found["gen_ai.latency.time_in_model_decode"] = visit.last_token_at - visit.first_token_at
     return found
 

@@ -32,6 +32,8 @@ class Visit:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    submitted_at: float = 0.0
+    started_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
     finish_reason: str | None = None

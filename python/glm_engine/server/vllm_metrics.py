@@ -75,6 +75,8 @@ def histograms(metrics):
         "time_to_first_token_seconds": metrics.time_to_first_token,
         "inter_token_latency_seconds": metrics.inter_token,
         "request_time_per_output_token_seconds": metrics.seconds_per_token,
+        "request_queue_time_seconds": metrics.queue_seconds,
+        "request_prefill_time_seconds": metrics.prefill_seconds,
         "request_decode_time_seconds": metrics.decode_seconds,
         "e2e_request_latency_seconds": metrics.request_seconds,
     }
