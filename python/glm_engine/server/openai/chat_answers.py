@@ -54,6 +54,7 @@ class Answer:
     def __init__(self):
         self.texts = {"content": [], "reasoning_content": []}
         self.calls = []
+        self.arguments = []
         self.rows = LogprobRows()
         self.finish_reason = None
 
@@ -67,8 +68,8 @@ class Answer:
     def take_call(self, call):
         if "id" in call:
             self.calls.append({name: call[name] for name in ("id", "type", "function")})
-        else:
-            self.calls[-1]["function"]["arguments"] += call["function"]["arguments"]
+            self.arguments.append([])
+        self.arguments[-1].append(call["function"]["arguments"])
 
     def message(self):
         content = "".join(self.texts["content"])
@@ -76,6 +77,8 @@ class Answer:
         made = {"role": "assistant", "content": content, "refusal": None}
         if self.calls:
             made["content"] = content or None
+            for call, pieces in zip(self.calls, self.arguments, strict=True):
+                call["function"]["arguments"] = "".join(pieces)
             made["tool_calls"] = self.calls
         if reasoning:
             made["reasoning_content"] = made["reasoning"] = reasoning

@@ -33,6 +33,7 @@ STATELESS = "nothing is stored here: send the whole conversation as input"
 NOT_LATER = "nothing is stored here: no answer can be fetched later"
 NO_HOSTED_PROMPTS = "no prompts are stored here: send instructions and input"
 MAX_METADATA = 16
+ShortText = Annotated[str, Field(max_length=1024)]
 MAX_INCLUDED = 16
 MetadataKey = Annotated[str, Field(max_length=64)]
 MetadataValue = Annotated[str, Field(max_length=512)]
@@ -144,9 +145,9 @@ class ResponsesRequest(SamplingFields):
     metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=MAX_METADATA)] | None = (
         None
     )
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
+    user: ShortText | None = None
+    safety_identifier: ShortText | None = None
+    prompt_cache_key: ShortText | None = None
     client_metadata: Harmless = None
     max_tool_calls: Harmless = None
     previous_response_id: only(reason=STATELESS) = None
