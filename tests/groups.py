@@ -17,6 +17,7 @@ MODULES = {
     "matplotlib": "oracle",
     "mkdocs": "docs",
     "modal": "modal",
+    "opentelemetry.sdk": "services",
     "playwright": "browser",
     "torch": "oracle",
     "transformers": "oracle",

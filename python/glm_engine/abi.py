@@ -107,6 +107,7 @@ STRUCTS = {
         ("top_ids", "int32_t", MAX_LOGPROBS),
         ("top_logprobs", "float", MAX_LOGPROBS),
         ("time_ns", "int64_t"),
+        ("started_ns", "int64_t"),
         ("message", "char", EVENT_MESSAGE_CAPACITY),
     ],
     "engine_kv_event": [

@@ -24,6 +24,7 @@ terra Scheduler:new_event(item : &Sequence, kind : int32) : &C.engine_event
   event.cached_tokens = item.num_cached_tokens
   event.num_logprobs = -1
   event.time_ns = self.now_ns
+  event.started_ns = item.started_ns
   return event
 end
 

@@ -116,6 +116,9 @@ terra Scheduler:enter_running(item : &Sequence)
   if item:has_penalties() then
     append(&self.recounts, item)
   end
+  if item.started_ns == 0 then
+    item.started_ns = self.now_ns
+  end
   item.state = [sequence.RUNNING]
   insert_in_order(&self.running, item)
 end

@@ -52,6 +52,7 @@ local struct Sequence {
   num_taken_masks : int32
   num_known_outputs : int32
   known_ns : int64
+  started_ns : int64
   given_ns : int64
   was_late : bool
   cancel_requested : bool

@@ -84,8 +84,9 @@ def test_the_ending_token() -> None:
 def test_logprobs_belong_to_the_tokens_of_the_text() -> None:
     choice = make_choice()
     choice.arrived += [4, 2, END]
-    choice.logprobs += [(-0.5, []), (-0.25, []), (-0.125, [])]
-    assert choice.advance().logprobs == [(4, -0.5, []), (2, -0.25, [])]
+    for token_id, logprob in zip(choice.arrived, (-0.5, -0.25, -0.125), strict=True):
+        choice.logprobs.append(token_id, logprob)
+    assert list(choice.advance().logprobs) == [(4, -0.5, []), (2, -0.25, [])]
 
 
 @pytest.mark.parametrize("size", [1, 2, 6])

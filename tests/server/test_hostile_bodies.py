@@ -1,5 +1,6 @@
 """Bodies within the size that is taken, made to cost the server far more than they cost to send."""
 
+import asyncio
 import json
 import threading
 import time
@@ -10,13 +11,16 @@ import httpx
 import psutil
 import pytest
 
+from glm_engine.server.errors import ApiError
+from glm_engine.server.limits import JsonReader
+from glm_engine.server.settings import Settings
 from tests.server.serving import PATIENCE_SECONDS, QUESTION
 
 COMPLETIONS, CHAT, MESSAGES = "/v1/completions", "/v1/chat/completions", "/v1/messages"
 RESPONSES = "/v1/responses"
 JSON = {"content-type": "application/json"}
 MAX_ANSWER_BYTES = 4096
-MAX_STALL_SECONDS = 4
+MAX_STALL_SECONDS = 0.2
 MAX_GROWTH_KIB = 512 * 1024
 
 
@@ -54,6 +58,10 @@ def call_item(arguments):
 
 OBJECTS = b'{"a":%s' % many(b"{}", 1_000_000)
 DEEP = b'{"a":' * 100 + b"0" + b"}" * 100
+LISTS = many(b"[]", 1_300_000)
+LONG = b"k" * 3_000_000
+DEEP_LISTS = b'{"a":' + b"[" * 188 + LISTS + b"]" * 188 + b"}"
+DEEPEST = b'{"a":%s0%s}' % (b"[" * 30_000, b"]" * 30_000)
 BODIES = {
     "zeros for parts": (CHAT, chat(many(b"0", 1_500_000)), "messages.0.content", None),
     "zeros for messages": (CHAT, b'{"messages":%s}' % many(b"0", 1_500_000), "messages.0", None),
@@ -71,6 +79,19 @@ BODIES = {
         "guided_choice.0",
         None,
     ),
+    "lists": (CHAT, b'{"messages":%s}' % many(b"[]", 10_000_000), None, "json_too_complex"),
+    "zeros": (COMPLETIONS, b'{"prompt":%s}' % many(b"0", 15_000_000), None, "json_too_complex"),
+    "lists of arguments": (CHAT, calls(DEEP_LISTS), None, "json_too_complex"),
+    "lists of arguments that were cut": (CHAT, calls(DEEP_LISTS[:-200]), None, "json_too_complex"),
+    "lists of arguments of items": (RESPONSES, call_item(LISTS), None, "json_too_complex"),
+    "zeros of arguments": (CHAT, calls(many(b"0", 3_000_000)), None, "json_too_complex"),
+    "deepest arguments": (CHAT, calls(DEEPEST), None, "json_too_deep"),
+    "a schema in a text": (
+        COMPLETIONS,
+        json.dumps({"prompt": "x", "guided_json": OBJECTS[:900_000].decode()}).encode(),
+        None,
+        "json_too_complex",
+    ),
     "arguments": (CHAT, calls(OBJECTS + b"}"), None, "json_too_complex"),
     "arguments that were cut": (CHAT, calls(OBJECTS), None, "json_too_complex"),
     "arguments with keys": (CHAT, calls(keys(300_000)), None, "json_too_complex"),
@@ -78,7 +99,13 @@ BODIES = {
     "deep arguments": (CHAT, calls(DEEP), None, "json_too_deep"),
     "arguments of an item": (RESPONSES, call_item(OBJECTS + b"}"), None, "json_too_complex"),
     "deep arguments of an item": (RESPONSES, call_item(DEEP), None, "json_too_deep"),
-    "a long name": (CHAT, b'{"%s":1}' % (b"k" * 3_000_000), "messages", None),
+    "a long type": (
+        CHAT,
+        chat(b'[{"type":"%s"}]' % (b"k" * 3_000_000)),
+        "messages.0.content",
+        None,
+    ),
+    "a long name": (CHAT, b'{"%s":1}' % LONG, "messages", None),
 }
 
 
@@ -142,6 +169,50 @@ def test_what_a_client_wrote_comes_back_cut(server) -> None:
     assert message.startswith("the model 'mmm")
     assert "mmm [cut] mmm" in message
     assert message.endswith("this server has 'capitals'")
+
+
+@pytest.mark.parametrize("sign", ["a", "\u00e9", "\n", "\U0001f600"])
+def test_long_texts_are_read_and_refused_by_their_length(server, sign) -> None:
+    body = json.dumps({"prompt": sign * 8_000_000}, ensure_ascii=False).encode()
+    with others_are_served(server):
+        answer = server.http.post(COMPLETIONS, content=body, headers=JSON)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_the_loop_goes_on_while_bodies_are_read() -> None:
+    async def longest_stall(body):
+        reading = asyncio.create_task(JsonReader(Settings()).read(body))
+        found, before = [], time.process_time()
+        while not reading.done():
+            await asyncio.sleep(0)
+            now = time.process_time()
+            found.append(now - before)
+            before = now
+        with pytest.raises(ApiError) as caught:
+            reading.result()
+        assert caught.value.code == "json_too_complex"
+        return max(found)
+
+    for item in (b"[]", b"0", b'{"a":0}', b'"a"', b'"\\\\"'):
+        assert asyncio.run(longest_stall(many(item, 4_000_000))) < MAX_STALL_SECONDS / 2
+
+
+def test_pictures_of_tools_are_taken_and_left_out(server) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 30 * 2**20}
+    picture = {"type": "image", "source": source}
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [picture]}
+    turns = [("user", "x"), ("assistant", [use]), ("user", [result])]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    fields = {"model": "capitals", "max_tokens": 1, "messages": messages}
+    with others_are_served(server):
+        answer = server.http.post(MESSAGES, json=fields)
+    assert answer.status_code == 200
+    del fields["max_tokens"]
+    told = server.http.post(f"{MESSAGES}/count_tokens", json=fields).json()["input_tokens"]
+    result["content"] = "[image: left out, this model reads text alone]"
+    assert server.http.post(f"{MESSAGES}/count_tokens", json=fields).json()["input_tokens"] == told
 
 
 def test_a_conversation_of_many_parts_is_taken(server) -> None:

@@ -2,15 +2,19 @@
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.devices import device_kind
-from tests.server.serving import MODEL, QUESTION
+from tests.server.serving import ENDLESS, MODEL, QUESTION
 
 COMPLETIONS = "/v1/completions"
 TICKS = 0.03
+WAIT_SECONDS = 1
 NUM_TOKENS = 500
 DEVICE_NAMES = {"cpu": "CPU", "cuda": "NVIDIA"}
 
@@ -58,6 +62,84 @@ def test_metrics_count(server, client) -> None:
     assert after["process_resident_memory_bytes",] > 2**20
 
 
+def test_metrics_have_the_names_of_vllm_too(server, client) -> None:
+    """Values are ours, which the test before checks; those that we have not are counted here."""
+    server.wait_until_idle()
+    before = samples(server)
+    client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=2, n=2)
+    client.completions.create(model=MODEL, prompt=QUESTION)
+    server.wait_until_idle()
+    after = samples(server)
+    labels = (("engine", "0"), ("model_name", MODEL))
+
+    def gain(name, *others):
+        key = (f"vllm:{name}", *sorted([*labels, *others]))
+        return after[key] - before[key]
+
+    for name, other in (
+        ("vllm:prompt_tokens_total", "glm_prompt_tokens_total"),
+        ("vllm:generation_tokens_total", "glm_generated_tokens_total"),
+        ("vllm:prefix_cache_queries_total", "glm_prompt_tokens_total"),
+        ("vllm:prefix_cache_hits_total", "glm_cached_prompt_tokens_total"),
+        ("vllm:num_preemptions_total", "glm_preemptions_total"),
+        ("vllm:num_requests_waiting", "glm_requests_waiting"),
+        ("vllm:num_requests_running", "glm_requests_live"),
+        ("vllm:kv_cache_usage_perc", "glm_kv_utilisation"),
+        ("vllm:time_to_first_token_seconds_count", "glm_time_to_first_token_seconds_count"),
+        ("vllm:inter_token_latency_seconds_sum", "glm_inter_token_seconds_sum"),
+        ("vllm:e2e_request_latency_seconds_sum", "glm_request_seconds_sum"),
+    ):
+        assert after[name, *labels] == after[other,]
+    assert gain("prompt_tokens_total") == 10
+    assert gain("request_success_total", ("finished_reason", "length")) == 2
+    assert gain("request_success_total", ("finished_reason", "stop")) == 1
+    assert gain("request_success_total", ("finished_reason", "abort")) == 0
+    assert gain("request_decode_time_seconds_count") == 2
+    assert gain("request_queue_time_seconds_count") == 3
+    assert gain("request_prefill_time_seconds_count") == 3
+    assert (
+        0 < gain("request_prefill_time_seconds_sum") < gain("e2e_request_latency_seconds_sum") * 2
+    )
+    assert gain("request_time_per_output_token_seconds_count") == 2
+    [config] = [dict(key[1:]) for key in after if key[0] == "vllm:cache_config_info"]
+    total = server.gauges()["total_pages"]
+    stated = {"block_size": "16", "num_gpu_blocks": str(total)}
+    assert config == {"engine": "0", "model_name": MODEL, **stated}
+
+
+def test_who_waits_is_counted_as_waiting_and_not_as_reading(start_server, endless_model) -> None:
+    server = start_server(*endless_model, "--max-batch", 1)
+    begun = httpx.stream("POST", f"{server.url}{COMPLETIONS}", json=ENDLESS, timeout=60)
+    with begun as answer, ThreadPoolExecutor(1) as waiting:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        fields = {"prompt": QUESTION, "max_tokens": 1}
+        asked = waiting.submit(httpx.post, f"{server.url}{COMPLETIONS}", json=fields, timeout=60)
+        server.wait_for_gauges(waiting_requests=1)
+        time.sleep(WAIT_SECONDS)
+        chunks.close()
+        asked.result().raise_for_status()
+    found, labels = samples(server), (("engine", "0"), ("model_name", server.model))
+    assert found["vllm:request_queue_time_seconds_sum", *labels] > WAIT_SECONDS
+    assert found["vllm:time_to_first_token_seconds_sum", *labels] > WAIT_SECONDS
+    assert found["vllm:request_prefill_time_seconds_sum", *labels] < WAIT_SECONDS
+
+
+def test_choices_that_are_given_up_are_counted(endless_server) -> None:
+    labels = (("engine", "0"), ("finished_reason", "abort"), ("model_name", endless_server.model))
+    name = ("vllm:request_success_total", *labels)
+    before = samples(endless_server)
+    fields = {**ENDLESS, "n": 2}
+    with httpx.stream("POST", f"{endless_server.url}{COMPLETIONS}", json=fields) as answer:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        endless_server.wait_for_gauges(live_requests=2, waiting_requests=0)
+        found = samples(endless_server)
+        assert found["vllm:num_requests_running", labels[0], labels[2]] == 2
+    endless_server.wait_until_idle()
+    assert samples(endless_server)[name] == before[name] + 2
+
+
 def test_gauges(server, client) -> None:
     fields = {"max_tokens": NUM_TOKENS, "extra_body": {"ignore_eos": True}}
     client.completions.create(model=MODEL, prompt=QUESTION, **fields)
@@ -93,6 +175,23 @@ def test_log_lines(server) -> None:
     assert line["tokens_per_second"] > 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", line["timestamp"])
     assert QUESTION not in server.log()
+
+
+@pytest.mark.parametrize("given", ["req-1", "0" * 128, "a/b:c d"])
+def test_the_id_of_a_request_is_kept(server, given) -> None:
+    for path in (COMPLETIONS, "/v1/nothing"):
+        headers = {"x-request-id": given}
+        answer = server.http.post(path, json={"prompt": QUESTION}, headers=headers)
+        assert answer.headers["x-request-id"] == answer.headers["request-id"] == given
+    answer = server.http.post(COMPLETIONS, json={"prompt": QUESTION}, headers=headers)
+    assert answer.json()["id"] == f"cmpl-{given}"
+    server.wait_for_log(json.dumps({"request_id": given})[1:-1].replace(": ", ":"), 3)
+
+
+@pytest.mark.parametrize("given", ["", "0" * 129, b"caf\xe9", b"a\tb"])
+def test_what_is_no_id_is_replaced(server, given) -> None:
+    answer = server.http.get("/v1/models", headers={"x-request-id": given})
+    assert re.fullmatch("[0-9a-f]{32}", answer.headers["x-request-id"])
 
 
 @pytest.mark.skipif(device_kind() != "cpu", reason="a GPU's buffers do not fit 30 MB")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import httpx
@@ -23,6 +24,9 @@ COMMAND = (sys.executable, "-m", "vllm_router.launch_router")
 READINESS = ("--health-check-endpoint", "/readyz", "--health-check-interval-secs", 1)
 PATIENCE = ("--health-check-timeout-secs", PATIENCE_SECONDS, "--health-failure-threshold", 1)
 RETRIES = ("--retry-max-retries", 10, "--cb-failure-threshold", 2)
+RECOVERY = ("--cb-timeout-duration-secs", 2)
+README = ROOT / "python" / "glm_engine" / "server" / "README.md"
+MOST_RECOVERY_SECONDS = 10
 LONG_DRAIN = ("--drain-seconds", 10 * PATIENCE_SECONDS)
 QUESTIONS = [entry["prompt"] for entry in countries()]
 PAGE_SIZE = 16
@@ -37,7 +41,7 @@ class Router:
     def __init__(self, folder, servers, port, metrics_port):
         self.log_path = folder / "router.log"
         arguments = [*COMMAND, "--port", port, "--prometheus-port", metrics_port]
-        arguments += [*READINESS, *PATIENCE, *RETRIES, "--log-level", "debug"]
+        arguments += [*READINESS, *PATIENCE, *RETRIES, *RECOVERY, "--log-level", "debug"]
         arguments += ["--policy", "kv_aware", "--kv-event-model", servers[0].model]
         arguments += ["--worker-urls", *(server.url for server in servers)]
         for server in servers:
@@ -99,15 +103,22 @@ def servers(tmp_path):
         server.stop()
 
 
-@pytest.fixture
-def router(servers, tmp_path):
+@contextmanager
+def routed(folder, servers):
+    """Yield a router before these servers."""
     with held_port() as port, held_port() as metrics_port:
-        made = Router(tmp_path, servers, port, metrics_port)
+        made = Router(folder, servers, port, metrics_port)
         try:
             made.wait_for(Router.is_ready)
             yield made
         finally:
             made.stop()
+
+
+@pytest.fixture
+def router(servers, tmp_path):
+    with routed(tmp_path, servers) as made:
+        yield made
 
 
 def body(number):
@@ -153,6 +164,44 @@ def test_behind_a_router_prompts_find_their_beginning_and_no_request_is_lost(
     assert drained.wait() == 0
     assert min(num_answered(one) for one in (killed, drained)) > 0
     assert router.log().count("Failed to send typed request") > 0
+
+
+def test_a_server_that_is_killed_and_begun_again_has_its_traffic_soon(tmp_path) -> None:
+    """Twice, and with nobody else to ask, as the README's flags say it."""
+    with held_port() as port, held_port() as events, held_port() as replay:
+        told = ("--kv-events", f"tcp://127.0.0.1:{events}")
+        told += ("--kv-events-replay", f"tcp://127.0.0.1:{replay}")
+        server = ServerProcess(tmp_path, "--port", port, *told)
+        try:
+            with routed(tmp_path, [server]) as router:
+                expected = text_of(ask(router.http, body(0)))
+                for _ in range(2):
+                    server.send_signal(signal.SIGKILL)
+                    server.wait()
+                    statuses = [post(router, body(number)) for number in range(3)]
+                    assert 200 not in statuses
+                    server = ServerProcess(tmp_path, "--port", port, *told)
+                    wait_for_traffic(router)
+                    assert [text_of(ask(router.http, body(0))) for _ in range(8)] == [expected] * 8
+        finally:
+            server.stop()
+
+
+def post(router, fields):
+    return router.http.post(COMPLETIONS, json=fields).status_code
+
+
+def wait_for_traffic(router):
+    began = time.monotonic()
+    while post(router, body(0)) != 200:
+        assert time.monotonic() - began < MOST_RECOVERY_SECONDS, router.log()
+        time.sleep(0.1)
+
+
+def test_the_readme_says_the_flags_that_are_tested() -> None:
+    flags = [str(one) for one in (*READINESS, *PATIENCE[2:], *RETRIES, *RECOVERY)]
+    text = " ".join(README.read_text(encoding="utf-8").replace("\\\n", " ").split())
+    assert " ".join(flags) in text
 
 
 def check_that_prompts_find_their_beginning(servers, router):

@@ -137,6 +137,7 @@ typedef struct engine_event {
   int32_t top_ids[ENGINE_MAX_LOGPROBS];
   float top_logprobs[ENGINE_MAX_LOGPROBS];
   int64_t time_ns;
+  int64_t started_ns;
   char message[ENGINE_EVENT_MESSAGE_CAPACITY];
 } engine_event;
 

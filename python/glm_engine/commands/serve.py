@@ -47,6 +47,18 @@ class Endpoint(click.ParamType):
         return value
 
 
+class Origin(click.ParamType):
+    """An origin of pages, as browsers send it: SCHEME://HOST[:PORT], null, or * for all."""
+
+    name = "origin"
+    form = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@,]+")
+
+    def convert(self, value, param, ctx):
+        if not self.form.fullmatch(value):
+            self.fail(f"{value!r} is not such as https://chat.home.org or *", param, ctx)
+        return value
+
+
 @options.command("serve")
 @options.model_or_synthetic
 @options.TOKENIZER
@@ -64,6 +76,14 @@ class Endpoint(click.ParamType):
     multiple=True,
     show_default="any, but none on the loopback without keys",
     help="A name by which clients may ask, beside localhost and addresses; * for any.",
+)
+@server_option(
+    "--allowed-origin",
+    "allowed_origins",
+    type=Origin(),
+    multiple=True,
+    show_default="none",
+    help="An origin whose pages may ask and read answers (CORS); repeat it, or * for any.",
 )
 @setting("--port", "port", options.Whole(0, 65535), "0: any free.")
 @server_option(

@@ -7,6 +7,7 @@ from glm_engine.server.anthropic.messages import messages_router
 from glm_engine.server.entry import Entry
 from glm_engine.server.fields import unknown_fields
 from glm_engine.server.health import health_router
+from glm_engine.server.limits import JsonReader
 from glm_engine.server.openai.chat import chat_router
 from glm_engine.server.openai.completions import completions_router
 from glm_engine.server.openai.listing import models_router
@@ -37,8 +38,8 @@ def create_app(service):
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings = service.settings
     unknown_fields.are_refused = service.settings.strict_fields
+    app.state.json_reader = JsonReader(service.settings)
     errors.register(app, service.settings)
     for make_router in ROUTERS:
         app.include_router(make_router(service))

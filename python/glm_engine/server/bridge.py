@@ -18,6 +18,7 @@ COLUMNS = (
     "status",
     "cached_tokens",
     "num_logprobs",
+    "started_ns",
 )
 
 
@@ -73,12 +74,14 @@ class EngineBridge:
         self.routes[choice.request_id] = (choice, inbox)
 
     def cancel(self, choice):
-        """Take a choice off the engine; its later events are nobody's."""
-        if self.routes.pop(choice.request_id, None):
+        """Take a choice off the engine, and say if it was there; its later events are nobody's."""
+        was_there = self.routes.pop(choice.request_id, None) is not None
+        if was_there:
             try:
                 self.engine.cancel_quietly(choice.request_id)
             except EngineError as error:
                 log.error("the engine could not cancel", exc_info=error)
+        return was_there
 
     def deliver(self):
         """Take all events in one go and wake each inbox once; a fault ends its choice alone."""
@@ -135,19 +138,19 @@ def ending_of(error, failed):
 
 
 def take_event(choice, kind, values, records, at):
-    token_id, reason, status, cached_tokens, num_logprobs = values
+    token_id, reason, status, cached_tokens, num_logprobs, started_ns = values
     if kind == abi.EVENT_TOKEN:
         choice.cached_tokens = cached_tokens
+        choice.started_ns = started_ns
         choice.arrived.append(token_id)
         if num_logprobs >= 0:
-            choice.logprobs.append(logprob_row(records[at], num_logprobs))
+            take_logprobs(choice, token_id, records[at], num_logprobs)
         return
     message = records["message"][at].decode("utf-8", "replace")
     name = "failed" if kind == abi.EVENT_FAILED else finish_reason(reason)
     choice.ending = (name, status, message)
 
 
-def logprob_row(record, count):
-    """Return (log-probability, [(token id, log-probability) of the best])."""
-    ids, values = record["top_ids"][:count].tolist(), record["top_logprobs"][:count].tolist()
-    return float(record["logprob"]), list(zip(ids, values, strict=True))
+def take_logprobs(choice, token_id, record, count):
+    best_ids, best = (record[name][:count].tolist() for name in ("top_ids", "top_logprobs"))
+    choice.logprobs.append(token_id, float(record["logprob"]), best_ids, best)

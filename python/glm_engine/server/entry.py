@@ -2,16 +2,18 @@
 
 import asyncio
 
+from starlette.middleware.cors import CORSMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, response_of
 from glm_engine.server.hosts import Hosts
 from glm_engine.server.limits import BoundedReceive, declared_length, too_large
 from glm_engine.server.logs import log_visit
-from glm_engine.server.visits import Visit
+from glm_engine.server.visits import Visit, request_id_of
 
 OTHER = "other"
 REQUEST_IDS = (b"x-request-id", b"request-id")
+SHOWN_TO_PAGES = ("x-request-id", "request-id", "retry-after", "x-should-retry")
 GET_ALONE, GET_AND_HEAD = (b"allow", b"GET"), (b"allow", b"GET, HEAD")
 
 
@@ -19,9 +21,25 @@ def labels_of(visit):
     return [(name, visit.request_id.encode()) for name in REQUEST_IDS]
 
 
-def record(service, visit):
+def shared(app, origins):
+    """Return an application whose answers pages of these origins may read, and ask beforehand."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=origins,
+        allow_methods=("GET", "HEAD", "POST", "DELETE"),
+        allow_headers=("*",),
+        allow_private_network=True,
+        expose_headers=SHOWN_TO_PAGES,
+    )
+
+
+def record(service, visit, headers=()):
     visit.status = visit.status or CLIENT_CLOSED_REQUEST
     service.metrics.take_visit(visit)
+    if service.tracing:
+        service.tracing.write(visit, headers)
     log_visit(visit)
 
 
@@ -47,6 +65,7 @@ class Entry:
         self.service = service
         self.endpoints = frozenset(endpoints)
         self.hosts = Hosts(service.settings, bool(service.keys.digests))
+        self.answer = shared(self.admit, service.settings.allowed_origins)
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
@@ -55,19 +74,20 @@ class Entry:
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         path = scope["path"]
-        visit = Visit(path if path in self.endpoints else OTHER, send)
+        endpoint = path if path in self.endpoints else OTHER
+        visit = Visit(endpoint, send, request_id_of(scope["headers"]))
         scope["visit"] = visit
         try:
-            await self.admit(scope, receive, self.labelled(send, visit), visit)
+            await self.answer(scope, receive, self.labelled(send, visit))
         finally:
             visit.send = None
-            record(self.service, visit)
+            record(self.service, visit, scope["headers"])
 
-    async def admit(self, scope, receive, send, visit):
+    async def admit(self, scope, receive, send):
         try:
             self.hosts.check(scope["headers"])
             if self.service.gate.is_guarded(scope["path"]):
-                await self.pass_gate(scope, receive, send, visit)
+                await self.pass_gate(scope, receive, send, scope["visit"])
             else:
                 await self.app(scope, receive, send)
         except ApiError as error:

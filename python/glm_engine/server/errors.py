@@ -1,5 +1,6 @@
 """Errors as a client sees them: a status, OpenAI's form, never a stack trace."""
 
+import reprlib
 from http import HTTPStatus
 
 import orjson
@@ -14,6 +15,7 @@ log = structlog.get_logger("server")
 CLIENT_CLOSED_REQUEST = 499
 MAX_MESSAGE_CHARACTERS = 2048
 MAX_PARAM_CHARACTERS = 256
+MAX_VALUE_CHARACTERS = 512
 CUT = " [cut] "
 UNKNOWN_FIELD = "unknown_field"
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
@@ -89,6 +91,13 @@ class TooLongError(ApiError):
         self.is_counted = is_counted
 
 
+def quoted(value):
+    """Return a value that a client wrote as a message shows it, cut where it is long."""
+    if isinstance(value, str):
+        return repr(shortened(value, MAX_VALUE_CHARACTERS))
+    return reprlib.repr(value)
+
+
 def openai_body(error):
     return {"error": error.as_dict()}
 
@@ -151,7 +160,7 @@ def place_of(found, body):
             here = here[part]
         elif found["type"] != "missing" or part is not found["loc"][-1]:
             continue
-        path.append(str(part))
+        path.append(shortened(str(part), MAX_PARAM_CHARACTERS))
     return path[1:]
 
 

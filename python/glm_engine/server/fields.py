@@ -22,6 +22,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from glm_engine.server.errors import quoted
+
 log = structlog.get_logger("server")
 MAX_CHOICES = 128
 MAX_STOPS = 32
@@ -125,7 +127,7 @@ def list_by_type(most, noun, whole_of_text=None, /, **models):
             kind = item.get("type") if isinstance(item, dict) else None
             if not isinstance(kind, str) or kind not in models:
                 known = ", ".join(models)
-                raise ValueError(f"{noun} {at} is of type {kind!r}; supported here: {known}")
+                raise ValueError(f"{noun} {at} is of type {quoted(kind)}; supported here: {known}")
         return items
 
     kinds = set(models.values())
@@ -184,7 +186,7 @@ def bias_table(value):
         raise ValueError(f"holds {len(value)} token ids, at most {MAX_BIASES} are taken")
     wrong = [key for key in value if not (isinstance(key, str) and TOKEN_ID.fullmatch(key))]
     if wrong:
-        raise ValueError(f"key {wrong[0]!r} is no token id")
+        raise ValueError(f"key {quoted(wrong[0])} is no token id")
     return {int(key): bias for key, bias in value.items()}
 
 

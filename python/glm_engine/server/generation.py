@@ -7,7 +7,9 @@ from glm_engine.detokenizer import StopMatcher
 from glm_engine.errors import Status, name_of
 from glm_engine.server.bridge import Inbox
 from glm_engine.server.errors import NO_RETRY, ApiError
+from glm_engine.server.logprob_rows import LogprobRows
 
+NANOSECONDS = 1_000_000_000
 FINISH_REASONS = {
     "stop_token": "stop",
     "stop_sequence": "stop",
@@ -23,14 +25,14 @@ class DisconnectedError(Exception):
 class Piece:
     """What became certain of a choice since the piece before.
 
-    `logprobs` holds (token id, log-probability, best tokens) for each of its tokens, `places`
-    where each begins and ends in the text of its choice. A token that only completes a character
+    `logprobs` holds a row for each of its tokens where they are wanted, `places` where each
+    begins and ends in the text of its choice. A token that only completes a character
     begins where that character does.
     """
 
     text: str
     num_tokens: int
-    logprobs: list
+    logprobs: LogprobRows | tuple
     finish_reason: str | None
     places: list = field(default_factory=list)
 
@@ -48,27 +50,30 @@ class Choice:
     counts_prompt: bool = True
     request_id: int = 0
     arrived: list = field(default_factory=list)
-    logprobs: list = field(default_factory=list)
+    logprobs: LogprobRows = field(default_factory=LogprobRows)
     ending: tuple | None = None
     num_tokens: int = 0
     num_characters: int = 0
     cached_tokens: int = 0
     token_at: float | None = None
+    started_ns: int = 0
     finish_reason: str | None = None
     guide: object = None
 
     def advance(self):
         """Return the piece that the events since the last call make; its text may be empty."""
         tokens, self.arrived = self.arrived, []
-        rows, self.logprobs = self.logprobs, []
-        texts, kept_rows, places, before = [], [], [], self.num_tokens
+        rows, kept_rows = self.logprobs, ()
+        if rows:
+            self.logprobs, kept_rows = LogprobRows(), LogprobRows()
+        texts, places, before = [], [], self.num_tokens
         for at, token_id in enumerate(tokens):
             self.num_tokens += 1
             if token_id in self.ending_ids and not self.shows_ending:
                 continue
             texts.append(self.certain(self.spelled(token_id, places)))
             if rows:
-                kept_rows.append((token_id, *rows[at]))
+                kept_rows.extend(rows, at, at + 1)
             if self.matcher and self.matcher.stopped:
                 self.finish_reason = "stop"
                 break
@@ -124,12 +129,14 @@ class Job:
         self.metrics = service.metrics
         self.choices = choices
         self.visit = visit
+        visit.choices = choices
         self.inbox = Inbox()
         self.is_abandoned = False
         self.failure = None
 
     def submit(self):
         """Queue all choices, or none of them where the engine refuses one."""
+        self.visit.submitted_at = time.monotonic()
         try:
             for choice in self.choices:
                 self.bridge.submit(choice, self.inbox)
@@ -139,8 +146,8 @@ class Job:
 
     def cancel(self):
         for choice in self.choices:
-            if choice.request_id:
-                self.bridge.cancel(choice)
+            if choice.request_id and self.bridge.cancel(choice):
+                self.metrics.finished["abort"] += 1
 
     def complete(self, choice):
         """End a choice whose answer is whole, although the model might go on."""
@@ -169,23 +176,39 @@ class Job:
                 raise DisconnectedError
             if self.failure:
                 raise self.failure
-            pieces = [(choice, choice.advance()) for choice in taken if not choice.finish_reason]
+            pieces = [(one, self.advance(one)) for one in taken if not one.finish_reason]
             self.measure(pieces)
             for choice, piece in pieces:
                 if piece.finish_reason:
                     num_open -= 1
+                    self.metrics.finished[piece.finish_reason] += 1
                     self.bridge.cancel(choice)
             yield pieces
         self.visit.finish_reason = ",".join(sorted({one.finish_reason for one in self.choices}))
+
+    def advance(self, choice):
+        try:
+            return choice.advance()
+        except ApiError:
+            self.metrics.finished["error"] += 1
+            raise
 
     def measure(self, pieces):
         now = time.monotonic()
         for choice, piece in pieces:
             if not piece.num_tokens:
                 continue
-            if choice.token_at is None and choice.counts_prompt:
-                self.visit.cached_tokens += choice.cached_tokens
-                self.metrics.take_prompt(len(choice.request.prompt), choice.cached_tokens, now)
+            if choice.token_at is None:
+                self.measure_start(choice, now)
             self.visit.take_tokens(piece.num_tokens, now)
             self.metrics.take_tokens(piece.num_tokens, now, choice.token_at, self.visit)
             choice.token_at = now
+
+    def measure_start(self, choice, now):
+        """Count what is known of a choice with its first token."""
+        visit, started_at = self.visit, choice.started_ns / NANOSECONDS
+        self.metrics.take_start(started_at - visit.submitted_at, now - started_at, now)
+        visit.started_at = visit.started_at or started_at
+        if choice.counts_prompt:
+            visit.cached_tokens += choice.cached_tokens
+            self.metrics.take_prompt(len(choice.request.prompt), choice.cached_tokens, now)

@@ -189,4 +189,6 @@ def serve(app, service, listener):
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     server = Server(app, service, listener)
     server.run(sockets=[listener])
+    if service.tracing:
+        service.tracing.close()
     return server.exit_code if service.is_usable() else ExitCode.ENGINE

@@ -1,12 +1,14 @@
 """Bounds on a body while it is read: its bytes, its time, the shape of its JSON."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 from fastapi import Request
 from fastapi.routing import APIRoute
 
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
+from glm_engine.server.json_bounds import check_texts, too_complex, too_deep
 from glm_engine.server.settings import FREE_BODY_BYTES
 
 CONTAINERS = frozenset({dict, list})
@@ -90,8 +92,7 @@ def check_shape(value, settings, noun="the JSON"):
         level = [child for one in level for child in children(one)]
         if not level:
             return num_items
-    message = f"{noun} is nested more than {settings.max_json_depth} levels deep"
-    raise ApiError(400, message, code="json_too_deep")
+    raise too_deep(noun, settings)
 
 
 def num_keys(level, most, noun):
@@ -99,10 +100,6 @@ def num_keys(level, most, noun):
     if sizes and max(sizes) > most:
         raise too_complex(f"an object of {noun} has {max(sizes)} keys, at most {most} are taken")
     return sum(sizes)
-
-
-def too_complex(message):
-    return ApiError(400, message, code="json_too_complex")
 
 
 def children(value):
@@ -113,13 +110,31 @@ def children(value):
     return [child for child in inside if type(child) in CONTAINERS]
 
 
+class JsonReader:
+    """Reads JSON, large texts in a thread: strict UTF-8, no NaN, bounded shape."""
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.pool = ThreadPoolExecutor(1, "glm-bodies")
+
+    async def read(self, text):
+        if len(text) <= FREE_BODY_BYTES:
+            return self.parsed(text)
+        return await asyncio.get_running_loop().run_in_executor(self.pool, self.parsed, text)
+
+    def parsed(self, text):
+        check_texts([text], settings=self.settings)
+        value = orjson.loads(text)
+        check_shape(value, self.settings)
+        return value
+
+
 class JsonRequest(Request):
-    """A request whose body is read by orjson: strict UTF-8, no NaN, bounded shape."""
+    """A request whose body is read by a `JsonReader`."""
 
     async def json(self):
         if not hasattr(self, "_json"):
-            self._json = orjson.loads(await self.body())
-            check_shape(self._json, self.app.state.settings)
+            self._json = await self.app.state.json_reader.read(await self.body())
         return self._json
 
 

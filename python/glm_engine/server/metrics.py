@@ -18,9 +18,9 @@ from prometheus_client.core import (
 )
 
 from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
+from glm_engine.server.vllm_metrics import vllm_families
 from glm_engine.server.windows import RecentCount, SecondsHistogram
 
-EVERY_BOUND = 5
 OUTCOMES = ((500, "failed"), (499, "disconnected"), (400, "refused"), (0, "finished"))
 PAGE_STATES = ("free", "owned", "cached")
 
@@ -42,6 +42,11 @@ class Metrics:
         self.time_to_first_token = SecondsHistogram()
         self.inter_token = SecondsHistogram()
         self.request_seconds = SecondsHistogram()
+        self.queue_seconds = SecondsHistogram()
+        self.prefill_seconds = SecondsHistogram()
+        self.decode_seconds = SecondsHistogram()
+        self.seconds_per_token = SecondsHistogram()
+        self.finished = Counter()
 
     def take_tokens(self, count, now, before, visit):
         """Count tokens that came together; `before` is when their choice had its last ones."""
@@ -59,12 +64,24 @@ class Metrics:
         self.prompt_tokens.add(num_tokens, now)
         self.cached_tokens += num_cached
 
+    def take_start(self, queue_seconds, prefill_seconds, now):
+        """Count how long a sequence waited for its first step, and read until its first token."""
+        self.queue_seconds.add(max(0.0, queue_seconds), now)
+        self.prefill_seconds.add(prefill_seconds, now)
+
     def take_visit(self, visit):
         """Count a request, and its time if it had a prompt: polls and refusals would skew that."""
         self.requests[visit.endpoint, outcome_of(visit.status)] += 1
         if visit.prompt_tokens:
             now = time.monotonic()
             self.request_seconds.add(now - visit.began, now)
+            self.take_decode(visit, now)
+
+    def take_decode(self, visit, now):
+        if visit.completion_tokens:
+            self.decode_seconds.add(visit.last_token_at - visit.first_token_at, now)
+        if rate := visit.decode_rate():
+            self.seconds_per_token.add(1 / rate, now)
 
 
 def counters(metrics, info):
@@ -115,6 +132,7 @@ class ServiceCollector:
             yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
         yield pages_of(info)
         yield from histograms(metrics)
+        yield from vllm_families(self.service, info)
 
 
 def pages_of(info):
@@ -131,7 +149,7 @@ def histograms(metrics):
         ("glm_request_seconds", metrics.request_seconds),
     ):
         family = HistogramMetricFamily(name, name.replace("_", " "))
-        family.add_metric((), histogram.cumulative(EVERY_BOUND), histogram.sum)
+        family.add_metric((), histogram.cumulative(), histogram.sum)
         yield family
 
 

@@ -43,17 +43,17 @@ class PromptEncoder:
 
     async def encode(self, text, add_special_tokens=True, param="prompt"):
         """Return the ids of a text; ApiError 400 where they cannot fit the context."""
-        self.refuse_hopeless(text, param)
+        self.refuse_hopeless(len(text), param)
         try:
             return await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
         except BadInputError as error:
             raise of_bad_input(error, param) from error
 
-    def refuse_hopeless(self, text, param):
+    def refuse_hopeless(self, num_characters, param):
         """A token spells at most `longest_token` characters: that bounds their number."""
-        least = -(-len(text) // self.longest_token)
+        least = -(-num_characters // self.longest_token)
         if least > self.max_seq:
-            found = f"{param} has {len(text)} characters, which are at least {least} tokens"
+            found = f"{param} has {num_characters} characters, which are at least {least} tokens"
             raise too_long(self.max_seq, least, found, param, is_counted=False)
 
     def check_ids(self, ids, vocab_size, param="prompt"):

@@ -9,6 +9,10 @@ from glm_engine.server.limits import check_shape
 CHARACTERS_OF_ITEM = 2
 
 
+def total_length(texts):
+    return sum(map(len, texts))
+
+
 async def encoded(service, text, param="messages"):
     """Return the ids of a rendered conversation; ApiError 400 where they cannot fit the context."""
     ids = await service.encoder.encode(text, add_special_tokens=False, param=param)
@@ -23,6 +27,7 @@ async def rendered(service, messages, adds_turn, tools, variables, param="messag
     """
     if service.template is None:
         raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
+    service.encoder.refuse_hopeless(total_length(one["content"] for one in messages), param)
     noun = f"the JSON of {param}, arguments and tools"
     size = CHARACTERS_OF_ITEM * check_shape([messages, tools, variables], service.settings, noun)
     render_plain = partial(service.template.render, tools=tools or None, **variables)

@@ -5,7 +5,7 @@ from array import array
 
 from glm_engine.detokenizer import StopMatcher
 from glm_engine.requests import Request, Sampling
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.fields import MAX_BIASES, NO_SEED, SEED_MASK
 from glm_engine.server.generation import Choice
 
@@ -17,7 +17,7 @@ def check_model(service, name):
     """Refuse a model that is not served; no name at all means the one that is."""
     if name and name not in service.model_names:
         known = ", ".join(map(repr, service.model_names))
-        message = f"the model {name!r} does not exist; this server has {known}"
+        message = f"the model {quoted(name)} does not exist; this server has {known}"
         raise ApiError(404, message, "model", "model_not_found")
 
 

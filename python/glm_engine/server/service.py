@@ -1,5 +1,6 @@
 """What all endpoints share: engine, tokenizer, limits, counts."""
 
+from codecs import getincrementaldecoder
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from glm_engine.server.model_configs import (
     sampling_defaults,
 )
 from glm_engine.server.prompts import PromptEncoder
+from glm_engine.server.tracing import tracing_of
 
 GENERATION_CONFIG_FILE = "generation_config.json"
+IDS_OF_PART = 16_384
 UNKNOWN_TOKEN = "\ufffd".encode()
 
 
@@ -42,6 +45,7 @@ class Service:
         self.guides = Guides(engine)
         self.bridge = EngineBridge(engine, self.guides)
         self.encoder = PromptEncoder(tokenizer, self.max_seq, settings)
+        self.tracing = tracing_of(self.model_name)
         self.metrics = Metrics()
         self.metrics_page = MetricsPage(self)
         self.gate = Gate(info["max_batch"] + self.max_queue, settings)
@@ -65,7 +69,10 @@ class Service:
         """Return the text of ids; each of them is looked up once."""
         skipped = self.tokenizer.special_ids if skip_special_tokens else frozenset()
         spelled = {one: b"" if one in skipped else self.spelling(one) for one in set(ids)}
-        return b"".join(map(spelled.get, ids)).decode("utf-8", "replace")
+        decoder = getincrementaldecoder("utf-8")("replace")
+        parts = [ids[at : at + IDS_OF_PART] for at in range(0, len(ids), IDS_OF_PART)]
+        texts = [decoder.decode(b"".join(map(spelled.get, part))) for part in parts]
+        return "".join([*texts, decoder.decode(b"", final=True)])
 
     def cut_off(self, error):
         """End every request, begun streams with this error as their last event."""

@@ -19,10 +19,11 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     allowed_hosts: tuple = ()
+    allowed_origins: tuple = ()
     model_names: tuple = ("glm",)
     drain_seconds: float = 30.0
     request_seconds: float | None = None
-    max_body_bytes: int = 4096 * KIBIBYTE
+    max_body_bytes: int = 32_768 * KIBIBYTE
     max_bodies_bytes: int = 262_144 * KIBIBYTE
     max_header_bytes: int = 64 * KIBIBYTE
     max_connections: int = 4096
@@ -38,6 +39,7 @@ class Settings:
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536
+    max_json_items: int = 2_097_152
     max_object_members: int = 4096
     inline_characters: int = 512
     long_characters: int = 65_536

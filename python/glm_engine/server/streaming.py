@@ -5,7 +5,8 @@ Both notice that the client has gone while they wait, and take the job off the e
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from itertools import chain
 
 import structlog
 from starlette.responses import Response
@@ -13,9 +14,11 @@ from starlette.responses import Response
 from glm_engine.server.connection import abort_of, wait_for_disconnect
 from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, body_of, of_unexpected
 from glm_engine.server.generation import DisconnectedError
+from glm_engine.server.long_json import chunks_of
 
 log = structlog.get_logger("server")
 COMMENT = b": keep-alive\n\n"
+JSON_HEADERS = [(b"content-type", b"application/json")]
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -46,6 +49,8 @@ class JobResponse(Response):
         self.background = None
         self.raw_headers = []
         self.abort = None
+        self.writing_since = None
+        self.wrote_at = time.monotonic()
 
     async def __call__(self, scope, receive, send):
         self.abort = abort_of(scope)
@@ -61,81 +66,31 @@ class JobResponse(Response):
     async def answer(self, path, send):
         raise NotImplementedError
 
-
-class WholeAnswer(JobResponse):
-    """One JSON body when the job has ended; `presenter` gives `take` and `body`."""
-
-    async def answer(self, _path, send):
-        async for pieces in self.job.wakes():
-            for choice, piece in pieces:
-                self.presenter.take(choice, piece)
-        body = self.presenter.body()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-
-class EventStream(JobResponse):
-    """Server-sent events; `presenter` gives `event` and `closing` as bytes.
-
-    begins_at_once: the presenter has an `opening`, which goes out before the first token.
-    """
-
-    begins_at_once = False
-
-    def __init__(self, service, job, presenter):
-        super().__init__(service, job, presenter)
-        self.writing_since = None
-        self.wrote_at = time.monotonic()
-
-    async def answer(self, path, send):
+    @contextmanager
+    def looked_after(self):
+        """Let a reader that stalls meanwhile be broken off."""
         self.service.streams.add(self)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-            await self.send_events(path, self.job.visit.send or send)
+            yield
         finally:
             self.service.streams.discard(self)
-
-    async def send_events(self, path, send):
-        """Send all events; an error is the last, whatever it was."""
-        try:
-            if self.begins_at_once:
-                await self.write(send, self.presenter.opening())
-            await self.send_pieces(send)
-            closing = self.presenter.closing()
-        except DisconnectedError:
-            raise
-        except Exception as error:
-            told = error if isinstance(error, ApiError) else of_unexpected(error, self.job.visit)
-            self.job.visit.status = told.status_code
-            closing = self.failure(told, path)
-        await self.write(send, closing, more_body=False)
-        if self.job.is_abandoned:
-            raise DisconnectedError
-
-    async def send_pieces(self, send):
-        event = self.presenter.event
-        async for pieces in self.job.wakes():
-            chunk = b"".join([event(choice, piece) for choice, piece in pieces])
-            if chunk or not pieces:
-                await self.write(send, chunk or self.sign_of_life())
-
-    def sign_of_life(self):
-        """Return what is sent while there is nothing to say."""
-        return COMMENT
-
-    def failure(self, error, path):
-        """Return the event that tells of an error after the stream has begun."""
-        return b"data: " + body_of(error, path) + b"\n\n"
 
     async def write(self, send, chunk, more_body=True):
         self.writing_since = time.monotonic()
         await send({"type": "http.response.body", "body": chunk, "more_body": more_body})
         self.wrote_at = self.writing_since
         self.writing_since = None
+        if self.job.is_abandoned:
+            raise DisconnectedError
+
+    async def write_but_last(self, send, chunks):
+        """Write chunks one after another, others have their turn between; return the last."""
+        last = next(chunks)
+        for chunk in chunks:
+            await self.write(send, last)
+            await asyncio.sleep(0)
+            last = chunk
+        return last
 
     def look_after(self, now, patience_seconds, comment_seconds):
         """Break off a reader that stalls; say something to one that waits long."""
@@ -152,6 +107,79 @@ class EventStream(JobResponse):
     def break_off(self):
         self.job.abandon()
         self.abort()
+
+
+class WholeAnswer(JobResponse):
+    """One JSON body when the job has ended; `presenter` gives `take` and `body`.
+
+    `body` is bytes or an iterator of them; a long one is sent as it is rendered, without a length.
+    """
+
+    async def answer(self, _path, send):
+        async for pieces in self.job.wakes():
+            for choice, piece in pieces:
+                self.presenter.take(choice, piece)
+        chunks = chunks_of(self.presenter.body())
+        first, second = next(chunks), next(chunks, None)
+        length = [(b"content-length", b"%d" % len(first))] if second is None else []
+        headers = JSON_HEADERS + length
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        with self.looked_after():
+            if second is not None:
+                first = await self.write_but_last(send, chain((first, second), chunks))
+            await self.write(send, first, more_body=False)
+
+
+class EventStream(JobResponse):
+    """Server-sent events; `presenter` gives `event` and `closing`, bytes or iterators of them.
+
+    begins_at_once: the presenter has an `opening`, which goes out before the first token.
+    """
+
+    begins_at_once = False
+
+    async def answer(self, path, send):
+        with self.looked_after():
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            await self.send_events(path, self.job.visit.send or send)
+
+    async def send_events(self, path, send):
+        """Send all events; an error is the last, whatever it was."""
+        try:
+            if self.begins_at_once:
+                await self.write_all(send, self.presenter.opening())
+            await self.send_pieces(send)
+            closing = self.presenter.closing()
+        except DisconnectedError:
+            raise
+        except Exception as error:
+            told = error if isinstance(error, ApiError) else of_unexpected(error, self.job.visit)
+            self.job.visit.status = told.status_code
+            closing = self.failure(told, path)
+        last = await self.write_but_last(send, chunks_of(closing))
+        await self.write(send, last, more_body=False)
+
+    async def send_pieces(self, send):
+        event = self.presenter.event
+        async for pieces in self.job.wakes():
+            events = [event(choice, piece) for choice, piece in pieces]
+            if not pieces:
+                events = [self.sign_of_life()]
+            await self.write_all(send, *events)
+
+    async def write_all(self, send, *texts):
+        """Write texts, each bytes or an iterator of them; nothing where they are empty."""
+        last = await self.write_but_last(send, chunks_of(*texts))
+        if last:
+            await self.write(send, last)
+
+    def sign_of_life(self):
+        """Return what is sent while there is nothing to say."""
+        return COMMENT
+
+    def failure(self, error, path):
+        """Return the event that tells of an error after the stream has begun."""
+        return b"data: " + body_of(error, path) + b"\n\n"
 
 
 async def look_after_streams(service, period_seconds=1.0):

@@ -36,7 +36,7 @@ class Turn:
             if type(delta) is not Reasoning:
                 self.thought_places = None
                 return
-            self.num_thought_tokens += len(self.thought_places.spelling(delta))
+            self.num_thought_tokens += self.thought_places.spelling(delta)[0]
 
     def shown(self, deltas):
         for delta in deltas:

@@ -6,6 +6,11 @@ def kv_utilisation(info):
     return info["owned_pages"] / max(1, info["total_pages"])
 
 
+def running_requests(info):
+    """Return how many requests are in steps."""
+    return max(0, info["live_requests"] - info["waiting_requests"])
+
+
 def batch_occupancy(info):
     """Return the share of `max_batch` that the requests in steps take, 0 to 1."""
-    return max(0, info["live_requests"] - info["waiting_requests"]) / max(1, info["max_batch"])
+    return running_requests(info) / max(1, info["max_batch"])

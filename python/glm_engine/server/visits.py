@@ -1,10 +1,18 @@
 """One HTTP request on its way through the server, and what its log line will say."""
 
+import re
 import secrets
 import time
 from dataclasses import dataclass, field
 
 ID_BYTES = 16
+GIVEN_ID = re.compile(rb"[ -~]{1,128}")
+
+
+def request_id_of(headers):
+    """Return the id that a client or a router gave its request, or one of our own."""
+    given = next((value for name, value in headers if name == b"x-request-id"), b"").strip()
+    return given.decode() if GIVEN_ID.fullmatch(given) else secrets.token_hex(ID_BYTES)
 
 
 @dataclass(slots=True)
@@ -24,9 +32,12 @@ class Visit:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    submitted_at: float = 0.0
+    started_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
     finish_reason: str | None = None
+    choices: list = field(default_factory=list)
 
     def take_tokens(self, count, now):
         self.completion_tokens += count

@@ -7,6 +7,7 @@ LEAST_SECONDS = 50e-6
 RATIO = 1.15
 NUM_BOUNDS = 120
 WINDOW_SECONDS = 60
+EVERY_BOUND = 5
 BOUNDS = [LEAST_SECONDS * RATIO**power for power in range(NUM_BOUNDS)]
 
 
@@ -50,7 +51,7 @@ class SecondsHistogram:
         total = sum(counts.values())
         return {one: percentile(counts, total, one) for one in wanted}
 
-    def cumulative(self, every):
+    def cumulative(self, every=EVERY_BOUND):
         """Return [(upper bound as text, count up to it)] with every n-th bound, and +Inf."""
         rows, count = [], 0
         for bucket, bound in enumerate(BOUNDS):

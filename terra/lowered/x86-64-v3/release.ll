@@ -14,7 +14,7 @@ target triple = "x86_64-pc-linux-gnu"
 %8 = type { i64, i64, i64, i64, i32, i32, i32, i32, i32, i64, i64 }
 %9 = type { ptr, i32, i32, i8, i8 }
 %10 = type { i32, i8, i8, i32, i32, i32, i32, i32, i64 }
-%11 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, [256 x i8] }
+%11 = type { i64, i32, i32, i32, i32, i32, i32, i32, i32, float, [20 x i32], [20 x float], i64, i64, [256 x i8] }
 %12 = type { ptr, ptr, ptr, i32 }
 %13 = type { %14, %14, ptr, %15 }
 %14 = type { ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
@@ -1281,9 +1281,9 @@ forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i21, %forbody.lr.ph.i
-  %i.043.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %642, %merge1.i21 ]
+  %i.042.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %653, %merge1.i21 ]
   %114 = load ptr, ptr %88, align 8
-  %115 = getelementptr %9, ptr %114, i64 %i.043.i
+  %115 = getelementptr %9, ptr %114, i64 %i.042.i
   %segment.sroa.0.0.copyload.i = load ptr, ptr %115, align 8
   %segment.sroa.215.0..sroa_idx.i = getelementptr inbounds i8, ptr %115, i64 12
   %segment.sroa.215.0.copyload.i = load i32, ptr %segment.sroa.215.0..sroa_idx.i, align 4
@@ -1726,11 +1726,11 @@ then3.i:                                          ; preds = %"$Scheduler.registe
   %337 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 320
   %338 = load i32, ptr %337, align 4
   %339 = icmp slt i32 %336, %338
-  %.pre48.i = load ptr, ptr %108, align 8
+  %.pre47.i = load ptr, ptr %108, align 8
   br i1 %339, label %and.lhs.true.i.i.i, label %"$Scheduler.capture_logits.exit.i.i"
 
-then.i.i38.i:                                     ; preds = %and.lhs.true.i.i.i
-  %340 = getelementptr i8, ptr %.pre48.i, i64 68
+then.i.i37.i:                                     ; preds = %and.lhs.true.i.i.i
+  %340 = getelementptr i8, ptr %.pre47.i, i64 68
   %341 = load i32, ptr %340, align 4
   %342 = sext i32 %341 to i64
   %343 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 312
@@ -1747,13 +1747,13 @@ then.i.i38.i:                                     ; preds = %and.lhs.true.i.i.i
   br label %"$Scheduler.capture_logits.exit.i.i"
 
 and.lhs.true.i.i.i:                               ; preds = %then3.i
-  %352 = getelementptr i8, ptr %.pre48.i, i64 344
+  %352 = getelementptr i8, ptr %.pre47.i, i64 344
   %353 = load ptr, ptr %352, align 8
-  %.not.i.i37.i = icmp eq ptr %353, null
-  br i1 %.not.i.i37.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i38.i
+  %.not.i.i36.i = icmp eq ptr %353, null
+  br i1 %.not.i.i36.i, label %"$Scheduler.capture_logits.exit.i.i", label %then.i.i37.i
 
-"$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i38.i, %then3.i
-  %354 = phi ptr [ %.pre48.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i38.i ], [ %.pre48.i, %then3.i ]
+"$Scheduler.capture_logits.exit.i.i":             ; preds = %and.lhs.true.i.i.i, %then.i.i37.i, %then3.i
+  %354 = phi ptr [ %.pre47.i, %and.lhs.true.i.i.i ], [ %.pre.i, %then.i.i37.i ], [ %.pre47.i, %then3.i ]
   %355 = getelementptr i8, ptr %354, i64 304
   %356 = load ptr, ptr %355, align 8
   %357 = zext nneg i32 %segment.sroa.215.0.copyload.i to i64
@@ -1778,9 +1778,9 @@ then.i.i23:                                       ; preds = %"$Scheduler.capture
   %371 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 64
   %372 = load i32, ptr %371, align 4
   %373 = icmp sgt i32 %372, 0
-  br i1 %373, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  br i1 %373, label %and.lhs.true.i.i.i33.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
-whilebody.i.i.i36.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
+whilebody.i.i.i35.i:                              ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i.i
   %374 = getelementptr i8, ptr %387, i64 4
   store i8 0, ptr %374, align 1
   call fastcc void @"$PagePool.tell"(ptr %95, i32 2, i32 %385)
@@ -1791,24 +1791,24 @@ whilebody.i.i.i36.i:                              ; preds = %then.i.i.i.i.i.i, %
   %378 = add i32 %377, -1
   store i32 %378, ptr %371, align 4
   %379 = icmp sgt i32 %378, 0
-  br i1 %379, label %and.lhs.true.i.i.i34.i, label %"$Scheduler.fail_not_finite.exit.i.i"
+  br i1 %379, label %and.lhs.true.i.i.i33.i, label %"$Scheduler.fail_not_finite.exit.i.i"
 
-and.lhs.true.i.i.i34.i:                           ; preds = %then.i.i23, %whilebody.i.i.i36.i
-  %380 = phi i32 [ %378, %whilebody.i.i.i36.i ], [ %372, %then.i.i23 ]
+and.lhs.true.i.i.i33.i:                           ; preds = %then.i.i23, %whilebody.i.i.i35.i
+  %380 = phi i32 [ %378, %whilebody.i.i.i35.i ], [ %372, %then.i.i23 ]
   %381 = load ptr, ptr %370, align 8
   %382 = zext nneg i32 %380 to i64
   %383 = getelementptr i32, ptr %381, i64 %382
   %384 = getelementptr i8, ptr %383, i64 -4
   %385 = load i32, ptr %384, align 4
-  %.val.i.i.i.i35.i = load ptr, ptr %94, align 8
+  %.val.i.i.i.i34.i = load ptr, ptr %94, align 8
   %386 = sext i32 %385 to i64
-  %387 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %386
+  %387 = getelementptr %10, ptr %.val.i.i.i.i34.i, i64 %386
   %388 = getelementptr i8, ptr %387, i64 12
   %389 = load i32, ptr %388, align 4
   %390 = icmp sgt i32 %389, 0
   br i1 %390, label %"$Scheduler.fail_not_finite.exit.i.i", label %or.lhs.false.i.i.i.i.i
 
-or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i34.i
+or.lhs.false.i.i.i.i.i:                           ; preds = %and.lhs.true.i.i.i33.i
   %391 = load i32, ptr %387, align 4
   %392 = icmp sgt i32 %391, 1
   br i1 %392, label %"$Scheduler.fail_not_finite.exit.i.i", label %merge.i.i.i.i.i
@@ -1829,7 +1829,7 @@ merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.
 whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i, %whilebody.i.i.i.i.i.i
   %400 = phi i32 [ %403, %whilebody.i.i.i.i.i.i ], [ %399, %merge.i.i.i.i.i ]
   %401 = sext i32 %400 to i64
-  %402 = getelementptr %10, ptr %.val.i.i.i.i35.i, i64 %401, i32 7
+  %402 = getelementptr %10, ptr %.val.i.i.i.i34.i, i64 %401, i32 7
   %403 = load i32, ptr %402, align 4
   %.not.i.i.i.i.i.i = icmp eq i32 %403, %385
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %whilebody.i.i.i.i.i.i
@@ -1842,7 +1842,7 @@ merge.i.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.i
   %406 = getelementptr i8, ptr %387, i64 8
   %407 = load i32, ptr %406, align 4
   %.not18.i.i.i.i.i.i = icmp eq i32 %407, -1
-  br i1 %.not18.i.i.i.i.i.i, label %whilebody.i.i.i36.i, label %then.i.i.i.i.i.i
+  br i1 %.not18.i.i.i.i.i.i, label %whilebody.i.i.i35.i, label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
   %.val.i.i.i.i.i.i = load ptr, ptr %94, align 8
@@ -1851,15 +1851,15 @@ then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
   %410 = load i32, ptr %409, align 4
   %411 = add i32 %410, -1
   store i32 %411, ptr %409, align 4
-  br label %whilebody.i.i.i36.i
+  br label %whilebody.i.i.i35.i
 
-"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i34.i, %whilebody.i.i.i36.i, %then.i.i23
+"$Scheduler.fail_not_finite.exit.i.i":            ; preds = %or.lhs.false.i.i.i.i.i, %and.lhs.true.i.i.i33.i, %whilebody.i.i.i35.i, %then.i.i23
   %412 = load ptr, ptr %111, align 8
   %413 = load i64, ptr %112, align 8
   %414 = getelementptr %11, ptr %412, i64 %413
   %415 = add i64 %413, 1
   store i64 %415, ptr %112, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %414, i8 0, i64 472, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %414, i8 0, i64 480, i1 false)
   %416 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
   store i64 %416, ptr %414, align 8
   %417 = getelementptr i8, ptr %414, i64 8
@@ -1867,9 +1867,9 @@ then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
   %418 = getelementptr i8, ptr %414, i64 20
   store i32 -1, ptr %418, align 4
   %.val.i.i6.i.i.i = load i64, ptr %333, align 8
-  %.val17.i.i.i.i.i = load i32, ptr %334, align 4
+  %.val19.i.i.i.i.i = load i32, ptr %334, align 4
   %419 = trunc i64 %.val.i.i6.i.i.i to i32
-  %420 = sub i32 %419, %.val17.i.i.i.i.i
+  %420 = sub i32 %419, %.val19.i.i.i.i.i
   %421 = getelementptr i8, ptr %414, i64 24
   store i32 %420, ptr %421, align 4
   %422 = load i32, ptr %334, align 4
@@ -1884,195 +1884,207 @@ then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i.i
   %428 = load i64, ptr %84, align 8
   %429 = getelementptr i8, ptr %414, i64 208
   store i64 %428, ptr %429, align 8
-  %430 = getelementptr i8, ptr %414, i64 12
-  store i32 6, ptr %430, align 4
-  %431 = getelementptr i8, ptr %414, i64 16
-  store i32 8, ptr %431, align 4
+  %430 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 368
+  %431 = load i64, ptr %430, align 8
   %432 = getelementptr i8, ptr %414, i64 216
-  %433 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %432, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
+  store i64 %431, ptr %432, align 8
+  %433 = getelementptr i8, ptr %414, i64 12
+  store i32 6, ptr %433, align 4
+  %434 = getelementptr i8, ptr %414, i64 16
+  store i32 8, ptr %434, align 4
+  %435 = getelementptr i8, ptr %414, i64 224
+  %436 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %435, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i.i.i)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i.i.i)
   br label %merge1.i21
 
 else.i.i:                                         ; preds = %"$Scheduler.capture_logits.exit.i.i"
-  %434 = icmp slt i32 %359, 0
-  br i1 %434, label %then1.i.i, label %merge.i20.i22
+  %437 = icmp slt i32 %359, 0
+  br i1 %437, label %then1.i.i, label %merge.i20.i22
 
 then1.i.i:                                        ; preds = %else.i.i
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %text.i29.i.i)
-  %435 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i.i30.i.i = load ptr, ptr %435, align 8
+  %438 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i.i30.i.i = load ptr, ptr %438, align 8
   %.not.i.i.i.i.i = icmp eq ptr %.val.i.i.i30.i.i, null
   br i1 %.not.i.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i", label %"$Sequence.is_restricted.exit.i.i.i.i"
 
 "$Sequence.is_restricted.exit.i.i.i.i":           ; preds = %then1.i.i
-  %436 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %437 = load i8, ptr %436, align 1
-  %.fr.i.i.i = freeze i8 %437
-  %438 = icmp eq i8 %.fr.i.i.i, 0
-  br i1 %438, label %merge.i.i.i28.i, label %"$Scheduler.fail_without_token.exit.i.i"
+  %439 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %440 = load i8, ptr %439, align 1
+  %.fr.i.i.i = freeze i8 %440
+  %441 = icmp eq i8 %.fr.i.i.i, 0
+  br i1 %441, label %merge.i.i.i27.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
-merge.i.i.i28.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
-  %439 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
-  %.val.i.i.i29.i = load i32, ptr %439, align 4
-  %440 = icmp sgt i32 %.val.i.i.i29.i, 0
-  br i1 %440, label %forbody.preheader.i.i.i30.i, label %"$Scheduler.fail_without_token.exit.i.i"
+merge.i.i.i27.i:                                  ; preds = %"$Sequence.is_restricted.exit.i.i.i.i"
+  %442 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 336
+  %.val.i.i.i28.i = load i32, ptr %442, align 4
+  %443 = icmp sgt i32 %.val.i.i.i28.i, 0
+  br i1 %443, label %forbody.preheader.i.i.i29.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
-forbody.preheader.i.i.i30.i:                      ; preds = %merge.i.i.i28.i
-  %narrow.i.i.i.i = add nuw i32 %.val.i.i.i29.i, 31
-  %441 = lshr i32 %narrow.i.i.i.i, 5
-  %.zext.i.i.i.i = zext nneg i32 %441 to i64
-  br label %forbody.i.i.i31.i
+forbody.preheader.i.i.i29.i:                      ; preds = %merge.i.i.i27.i
+  %narrow.i.i.i.i = add nuw i32 %.val.i.i.i28.i, 31
+  %444 = lshr i32 %narrow.i.i.i.i, 5
+  %.zext.i.i.i.i = zext nneg i32 %444 to i64
+  br label %forbody.i.i.i30.i
 
-forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i31.i
-  %442 = add nuw nsw i64 %i.010.i.i.i.i, 1
-  %exitcond.not.i.i.i33.i = icmp eq i64 %442, %.zext.i.i.i.i
-  br i1 %exitcond.not.i.i.i33.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i31.i
+forcond.i.i.i.i:                                  ; preds = %forbody.i.i.i30.i
+  %445 = add nuw nsw i64 %i.010.i.i.i.i, 1
+  %exitcond.not.i.i.i32.i = icmp eq i64 %445, %.zext.i.i.i.i
+  br i1 %exitcond.not.i.i.i32.i, label %"$Scheduler.fail_without_token.exit.i.i", label %forbody.i.i.i30.i
 
-forbody.i.i.i31.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i30.i
-  %i.010.i.i.i.i = phi i64 [ %442, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i30.i ]
-  %443 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
-  %444 = load i32, ptr %443, align 4
-  %.not.i.i.i32.i = icmp eq i32 %444, 0
-  br i1 %.not.i.i.i32.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
+forbody.i.i.i30.i:                                ; preds = %forcond.i.i.i.i, %forbody.preheader.i.i.i29.i
+  %i.010.i.i.i.i = phi i64 [ %445, %forcond.i.i.i.i ], [ 0, %forbody.preheader.i.i.i29.i ]
+  %446 = getelementptr i32, ptr %.val.i.i.i30.i.i, i64 %i.010.i.i.i.i
+  %447 = load i32, ptr %446, align 4
+  %.not.i.i.i31.i = icmp eq i32 %447, 0
+  br i1 %.not.i.i.i31.i, label %forcond.i.i.i.i, label %"$Scheduler.fail_without_token.exit.i.i"
 
-"$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i31.i, %forcond.i.i.i.i, %merge.i.i.i28.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
-  %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i28.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i31.i ], [ 1, %forcond.i.i.i.i ]
-  %cause.0.i.i.i = phi ptr [ @"$string.22", %merge.i.i.i28.i ], [ @"$string.21", %then1.i.i ], [ @"$string.21", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.23", %forbody.i.i.i31.i ], [ @"$string.22", %forcond.i.i.i.i ]
+"$Scheduler.fail_without_token.exit.i.i":         ; preds = %forbody.i.i.i30.i, %forcond.i.i.i.i, %merge.i.i.i27.i, %"$Sequence.is_restricted.exit.i.i.i.i", %then1.i.i
+  %code.0.i.i.i = phi i32 [ 1, %merge.i.i.i27.i ], [ 8, %then1.i.i ], [ 8, %"$Sequence.is_restricted.exit.i.i.i.i" ], [ 8, %forbody.i.i.i30.i ], [ 1, %forcond.i.i.i.i ]
+  %cause.0.i.i.i = phi ptr [ @"$string.22", %merge.i.i.i27.i ], [ @"$string.21", %then1.i.i ], [ @"$string.21", %"$Sequence.is_restricted.exit.i.i.i.i" ], [ @"$string.23", %forbody.i.i.i30.i ], [ @"$string.22", %forcond.i.i.i.i ]
   %.val.i31.i.i = load i64, ptr %333, align 8
   %.val6.i.i.i = load i32, ptr %334, align 4
-  %445 = trunc i64 %.val.i31.i.i to i32
-  %446 = sub i32 %445, %.val6.i.i.i
-  %447 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %446)
-  %448 = load ptr, ptr %111, align 8
-  %449 = load i64, ptr %112, align 8
-  %450 = getelementptr %11, ptr %448, i64 %449
-  %451 = add i64 %449, 1
-  store i64 %451, ptr %112, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %450, i8 0, i64 472, i1 false)
-  %452 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %452, ptr %450, align 8
-  %453 = getelementptr i8, ptr %450, i64 8
-  store i32 3, ptr %453, align 4
-  %454 = getelementptr i8, ptr %450, i64 20
-  store i32 -1, ptr %454, align 4
+  %448 = trunc i64 %.val.i31.i.i to i32
+  %449 = sub i32 %448, %.val6.i.i.i
+  %450 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text.i29.i.i, i64 256, ptr nonnull @"$string.24", ptr nonnull %cause.0.i.i.i, i32 %449)
+  %451 = load ptr, ptr %111, align 8
+  %452 = load i64, ptr %112, align 8
+  %453 = getelementptr %11, ptr %451, i64 %452
+  %454 = add i64 %452, 1
+  store i64 %454, ptr %112, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %453, i8 0, i64 480, i1 false)
+  %455 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %455, ptr %453, align 8
+  %456 = getelementptr i8, ptr %453, i64 8
+  store i32 3, ptr %456, align 4
+  %457 = getelementptr i8, ptr %453, i64 20
+  store i32 -1, ptr %457, align 4
   %.val.i.i9.i.i.i = load i64, ptr %333, align 8
-  %.val17.i.i.i32.i.i = load i32, ptr %334, align 4
-  %455 = trunc i64 %.val.i.i9.i.i.i to i32
-  %456 = sub i32 %455, %.val17.i.i.i32.i.i
-  %457 = getelementptr i8, ptr %450, i64 24
-  store i32 %456, ptr %457, align 4
-  %458 = load i32, ptr %334, align 4
-  %459 = getelementptr i8, ptr %450, i64 28
-  store i32 %458, ptr %459, align 4
-  %460 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %461 = load i32, ptr %460, align 4
-  %462 = getelementptr i8, ptr %450, i64 32
+  %.val19.i.i.i32.i.i = load i32, ptr %334, align 4
+  %458 = trunc i64 %.val.i.i9.i.i.i to i32
+  %459 = sub i32 %458, %.val19.i.i.i32.i.i
+  %460 = getelementptr i8, ptr %453, i64 24
+  store i32 %459, ptr %460, align 4
+  %461 = load i32, ptr %334, align 4
+  %462 = getelementptr i8, ptr %453, i64 28
   store i32 %461, ptr %462, align 4
-  %463 = getelementptr i8, ptr %450, i64 36
-  store i32 -1, ptr %463, align 4
-  %464 = load i64, ptr %84, align 8
-  %465 = getelementptr i8, ptr %450, i64 208
-  store i64 %464, ptr %465, align 8
-  %466 = getelementptr i8, ptr %450, i64 12
-  store i32 6, ptr %466, align 4
-  %467 = getelementptr i8, ptr %450, i64 16
-  store i32 %code.0.i.i.i, ptr %467, align 4
-  %468 = getelementptr i8, ptr %450, i64 216
-  %469 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %468, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
+  %463 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %464 = load i32, ptr %463, align 4
+  %465 = getelementptr i8, ptr %453, i64 32
+  store i32 %464, ptr %465, align 4
+  %466 = getelementptr i8, ptr %453, i64 36
+  store i32 -1, ptr %466, align 4
+  %467 = load i64, ptr %84, align 8
+  %468 = getelementptr i8, ptr %453, i64 208
+  store i64 %467, ptr %468, align 8
+  %469 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 368
+  %470 = load i64, ptr %469, align 8
+  %471 = getelementptr i8, ptr %453, i64 216
+  store i64 %470, ptr %471, align 8
+  %472 = getelementptr i8, ptr %453, i64 12
+  store i32 6, ptr %472, align 4
+  %473 = getelementptr i8, ptr %453, i64 16
+  store i32 %code.0.i.i.i, ptr %473, align 4
+  %474 = getelementptr i8, ptr %453, i64 224
+  %475 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %474, i64 256, ptr nonnull @"$string.16", ptr nonnull %text.i29.i.i)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %text.i29.i.i)
   br label %merge1.i21
 
 merge.i20.i22:                                    ; preds = %else.i.i
-  %470 = load ptr, ptr %111, align 8
-  %471 = load i64, ptr %112, align 8
-  %472 = getelementptr %11, ptr %470, i64 %471
-  %473 = add i64 %471, 1
-  store i64 %473, ptr %112, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %472, i8 0, i64 472, i1 false)
-  %474 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %474, ptr %472, align 8
-  %475 = getelementptr i8, ptr %472, i64 8
-  store i32 1, ptr %475, align 4
-  %476 = getelementptr i8, ptr %472, i64 20
-  store i32 -1, ptr %476, align 4
+  %476 = load ptr, ptr %111, align 8
+  %477 = load i64, ptr %112, align 8
+  %478 = getelementptr %11, ptr %476, i64 %477
+  %479 = add i64 %477, 1
+  store i64 %479, ptr %112, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %478, i8 0, i64 480, i1 false)
+  %480 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %480, ptr %478, align 8
+  %481 = getelementptr i8, ptr %478, i64 8
+  store i32 1, ptr %481, align 4
+  %482 = getelementptr i8, ptr %478, i64 20
+  store i32 -1, ptr %482, align 4
   %.val.i.i33.i.i = load i64, ptr %333, align 8
-  %.val17.i.i.i21.i = load i32, ptr %334, align 4
-  %477 = trunc i64 %.val.i.i33.i.i to i32
-  %478 = sub i32 %477, %.val17.i.i.i21.i
-  %479 = getelementptr i8, ptr %472, i64 24
-  store i32 %478, ptr %479, align 4
-  %480 = load i32, ptr %334, align 4
-  %481 = getelementptr i8, ptr %472, i64 28
-  store i32 %480, ptr %481, align 4
-  %482 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
-  %483 = load i32, ptr %482, align 4
-  %484 = getelementptr i8, ptr %472, i64 32
-  store i32 %483, ptr %484, align 4
-  %485 = getelementptr i8, ptr %472, i64 36
-  store i32 -1, ptr %485, align 4
-  %486 = load i64, ptr %84, align 8
-  %487 = getelementptr i8, ptr %472, i64 208
-  store i64 %486, ptr %487, align 8
-  store i32 %359, ptr %476, align 4
+  %.val19.i.i.i.i = load i32, ptr %334, align 4
+  %483 = trunc i64 %.val.i.i33.i.i to i32
+  %484 = sub i32 %483, %.val19.i.i.i.i
+  %485 = getelementptr i8, ptr %478, i64 24
+  store i32 %484, ptr %485, align 4
+  %486 = load i32, ptr %334, align 4
+  %487 = getelementptr i8, ptr %478, i64 28
+  store i32 %486, ptr %487, align 4
+  %488 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 68
+  %489 = load i32, ptr %488, align 4
+  %490 = getelementptr i8, ptr %478, i64 32
+  store i32 %489, ptr %490, align 4
+  %491 = getelementptr i8, ptr %478, i64 36
+  store i32 -1, ptr %491, align 4
+  %492 = load i64, ptr %84, align 8
+  %493 = getelementptr i8, ptr %478, i64 208
+  store i64 %492, ptr %493, align 8
+  %494 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 368
+  %495 = load i64, ptr %494, align 8
+  %496 = getelementptr i8, ptr %478, i64 216
+  store i64 %495, ptr %496, align 8
+  store i32 %359, ptr %482, align 4
   %.val.i34.i.i = load ptr, ptr %108, align 8
-  %488 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
-  %.val20.i.i.i = load i32, ptr %488, align 4
-  %489 = getelementptr i8, ptr %.val.i34.i.i, i64 68
-  %490 = load i32, ptr %489, align 4
-  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %490, i32 %.val20.i.i.i)
-  %491 = icmp sgt i32 %spec.select.i.i.i.i, 0
-  br i1 %491, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
+  %497 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 172
+  %.val20.i.i.i = load i32, ptr %497, align 4
+  %498 = getelementptr i8, ptr %.val.i34.i.i, i64 68
+  %499 = load i32, ptr %498, align 4
+  %spec.select.i.i.i.i = call i32 @llvm.smin.i32(i32 %499, i32 %.val20.i.i.i)
+  %500 = icmp sgt i32 %spec.select.i.i.i.i, 0
+  br i1 %500, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.num_best.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i20.i22
-  %492 = getelementptr i8, ptr %.val.i34.i.i, i64 328
-  %493 = load ptr, ptr %492, align 8
-  %494 = mul i32 %segment.sroa.215.0.copyload.i, 20
-  %wide.trip.count.i.i.i24.i = zext nneg i32 %spec.select.i.i.i.i to i64
+  %501 = getelementptr i8, ptr %.val.i34.i.i, i64 328
+  %502 = load ptr, ptr %501, align 8
+  %503 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %wide.trip.count.i.i.i23.i = zext nneg i32 %spec.select.i.i.i.i to i64
   br label %forbody.i.i37.i.i
 
-forbody.i.i37.i.i:                                ; preds = %merge2.i.i.i26.i, %forbody.lr.ph.i.i.i.i
-  %indvars.iv.i.i.i25.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i27.i, %merge2.i.i.i26.i ]
-  %495 = trunc nuw nsw i64 %indvars.iv.i.i.i25.i to i32
-  %496 = add i32 %494, %495
-  %497 = sext i32 %496 to i64
-  %498 = getelementptr i32, ptr %493, i64 %497
-  %499 = load i32, ptr %498, align 4
-  %500 = icmp slt i32 %499, 0
-  br i1 %500, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i26.i
+forbody.i.i37.i.i:                                ; preds = %merge2.i.i.i25.i, %forbody.lr.ph.i.i.i.i
+  %indvars.iv.i.i.i24.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i26.i, %merge2.i.i.i25.i ]
+  %504 = trunc nuw nsw i64 %indvars.iv.i.i.i24.i to i32
+  %505 = add i32 %503, %504
+  %506 = sext i32 %505 to i64
+  %507 = getelementptr i32, ptr %502, i64 %506
+  %508 = load i32, ptr %507, align 4
+  %509 = icmp slt i32 %508, 0
+  br i1 %509, label %"$Scheduler.num_best.exit.i.i.i", label %merge2.i.i.i25.i
 
-merge2.i.i.i26.i:                                 ; preds = %forbody.i.i37.i.i
-  %indvars.iv.next.i.i.i27.i = add nuw nsw i64 %indvars.iv.i.i.i25.i, 1
-  %exitcond.not.i.i38.i.i = icmp eq i64 %indvars.iv.next.i.i.i27.i, %wide.trip.count.i.i.i24.i
+merge2.i.i.i25.i:                                 ; preds = %forbody.i.i37.i.i
+  %indvars.iv.next.i.i.i26.i = add nuw nsw i64 %indvars.iv.i.i.i24.i, 1
+  %exitcond.not.i.i38.i.i = icmp eq i64 %indvars.iv.next.i.i.i26.i, %wide.trip.count.i.i.i23.i
   br i1 %exitcond.not.i.i38.i.i, label %"$Scheduler.num_best.exit.i.i.i", label %forbody.i.i37.i.i
 
-"$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i26.i, %forbody.i.i37.i.i, %merge.i20.i22
-  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i22 ], [ %spec.select.i.i.i.i, %merge2.i.i.i26.i ], [ %495, %forbody.i.i37.i.i ]
-  store i32 %common.ret.op.i.i.i.i, ptr %485, align 4
-  %501 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
-  br i1 %501, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
+"$Scheduler.num_best.exit.i.i.i":                 ; preds = %merge2.i.i.i25.i, %forbody.i.i37.i.i, %merge.i20.i22
+  %common.ret.op.i.i.i.i = phi i32 [ %spec.select.i.i.i.i, %merge.i20.i22 ], [ %spec.select.i.i.i.i, %merge2.i.i.i25.i ], [ %504, %forbody.i.i37.i.i ]
+  store i32 %common.ret.op.i.i.i.i, ptr %491, align 4
+  %510 = icmp sgt i32 %common.ret.op.i.i.i.i, -1
+  br i1 %510, label %then.i35.i.i, label %"$Scheduler.post_token.exit.i.i"
 
 then.i35.i.i:                                     ; preds = %"$Scheduler.num_best.exit.i.i.i"
-  %502 = getelementptr i8, ptr %354, i64 320
-  %503 = load ptr, ptr %502, align 8
-  %504 = getelementptr float, ptr %503, i64 %357
-  %505 = load float, ptr %504, align 4
-  %506 = getelementptr i8, ptr %472, i64 40
-  store float %505, ptr %506, align 4
+  %511 = getelementptr i8, ptr %354, i64 320
+  %512 = load ptr, ptr %511, align 8
+  %513 = getelementptr float, ptr %512, i64 %357
+  %514 = load float, ptr %513, align 4
+  %515 = getelementptr i8, ptr %478, i64 40
+  store float %514, ptr %515, align 4
   %.not.i36.i.i = icmp eq i32 %common.ret.op.i.i.i.i, 0
   br i1 %.not.i36.i.i, label %"$Scheduler.post_token.exit.i.i", label %forbody.lr.ph.i.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i35.i.i
-  %507 = getelementptr i8, ptr %354, i64 328
-  %508 = mul i32 %segment.sroa.215.0.copyload.i, 20
-  %509 = getelementptr i8, ptr %472, i64 44
-  %510 = getelementptr i8, ptr %354, i64 336
-  %511 = getelementptr i8, ptr %472, i64 124
+  %516 = getelementptr i8, ptr %354, i64 328
+  %517 = mul i32 %segment.sroa.215.0.copyload.i, 20
+  %518 = getelementptr i8, ptr %478, i64 44
+  %519 = getelementptr i8, ptr %354, i64 336
+  %520 = getelementptr i8, ptr %478, i64 124
   %wide.trip.count.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i to i64
   %xtraiter54 = and i64 %wide.trip.count.i.i.i, 3
-  %512 = icmp ult i32 %common.ret.op.i.i.i.i, 4
-  br i1 %512, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
+  %521 = icmp ult i32 %common.ret.op.i.i.i.i, 4
+  br i1 %521, label %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i.new
 
 forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
   %unroll_iter57 = and i64 %wide.trip.count.i.i.i, 2147483644
@@ -2081,61 +2093,61 @@ forbody.lr.ph.i.i.i.new:                          ; preds = %forbody.lr.ph.i.i.i
 forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.lr.ph.i.i.i.new
   %indvars.iv.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %indvars.iv.next.i.i.i.3, %forbody.i.i.i ]
   %niter58 = phi i64 [ 0, %forbody.lr.ph.i.i.i.new ], [ %niter58.next.3, %forbody.i.i.i ]
-  %513 = load ptr, ptr %507, align 8
-  %514 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
-  %515 = add i32 %508, %514
-  %516 = sext i32 %515 to i64
-  %517 = getelementptr i32, ptr %513, i64 %516
-  %518 = load i32, ptr %517, align 4
-  %519 = getelementptr i32, ptr %509, i64 %indvars.iv.i.i.i
-  store i32 %518, ptr %519, align 4
-  %520 = load ptr, ptr %510, align 8
-  %521 = getelementptr float, ptr %520, i64 %516
-  %522 = load float, ptr %521, align 4
-  %523 = getelementptr float, ptr %511, i64 %indvars.iv.i.i.i
-  store float %522, ptr %523, align 4
+  %522 = load ptr, ptr %516, align 8
+  %523 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
+  %524 = add i32 %517, %523
+  %525 = sext i32 %524 to i64
+  %526 = getelementptr i32, ptr %522, i64 %525
+  %527 = load i32, ptr %526, align 4
+  %528 = getelementptr i32, ptr %518, i64 %indvars.iv.i.i.i
+  store i32 %527, ptr %528, align 4
+  %529 = load ptr, ptr %519, align 8
+  %530 = getelementptr float, ptr %529, i64 %525
+  %531 = load float, ptr %530, align 4
+  %532 = getelementptr float, ptr %520, i64 %indvars.iv.i.i.i
+  store float %531, ptr %532, align 4
   %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
-  %524 = load ptr, ptr %507, align 8
-  %525 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
-  %526 = add i32 %508, %525
-  %527 = sext i32 %526 to i64
-  %528 = getelementptr i32, ptr %524, i64 %527
-  %529 = load i32, ptr %528, align 4
-  %530 = getelementptr i32, ptr %509, i64 %indvars.iv.next.i.i.i
-  store i32 %529, ptr %530, align 4
-  %531 = load ptr, ptr %510, align 8
-  %532 = getelementptr float, ptr %531, i64 %527
-  %533 = load float, ptr %532, align 4
-  %534 = getelementptr float, ptr %511, i64 %indvars.iv.next.i.i.i
-  store float %533, ptr %534, align 4
+  %533 = load ptr, ptr %516, align 8
+  %534 = trunc nuw nsw i64 %indvars.iv.next.i.i.i to i32
+  %535 = add i32 %517, %534
+  %536 = sext i32 %535 to i64
+  %537 = getelementptr i32, ptr %533, i64 %536
+  %538 = load i32, ptr %537, align 4
+  %539 = getelementptr i32, ptr %518, i64 %indvars.iv.next.i.i.i
+  store i32 %538, ptr %539, align 4
+  %540 = load ptr, ptr %519, align 8
+  %541 = getelementptr float, ptr %540, i64 %536
+  %542 = load float, ptr %541, align 4
+  %543 = getelementptr float, ptr %520, i64 %indvars.iv.next.i.i.i
+  store float %542, ptr %543, align 4
   %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
-  %535 = load ptr, ptr %507, align 8
-  %536 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
-  %537 = add i32 %508, %536
-  %538 = sext i32 %537 to i64
-  %539 = getelementptr i32, ptr %535, i64 %538
-  %540 = load i32, ptr %539, align 4
-  %541 = getelementptr i32, ptr %509, i64 %indvars.iv.next.i.i.i.1
-  store i32 %540, ptr %541, align 4
-  %542 = load ptr, ptr %510, align 8
-  %543 = getelementptr float, ptr %542, i64 %538
-  %544 = load float, ptr %543, align 4
-  %545 = getelementptr float, ptr %511, i64 %indvars.iv.next.i.i.i.1
-  store float %544, ptr %545, align 4
+  %544 = load ptr, ptr %516, align 8
+  %545 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.1 to i32
+  %546 = add i32 %517, %545
+  %547 = sext i32 %546 to i64
+  %548 = getelementptr i32, ptr %544, i64 %547
+  %549 = load i32, ptr %548, align 4
+  %550 = getelementptr i32, ptr %518, i64 %indvars.iv.next.i.i.i.1
+  store i32 %549, ptr %550, align 4
+  %551 = load ptr, ptr %519, align 8
+  %552 = getelementptr float, ptr %551, i64 %547
+  %553 = load float, ptr %552, align 4
+  %554 = getelementptr float, ptr %520, i64 %indvars.iv.next.i.i.i.1
+  store float %553, ptr %554, align 4
   %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
-  %546 = load ptr, ptr %507, align 8
-  %547 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
-  %548 = add i32 %508, %547
-  %549 = sext i32 %548 to i64
-  %550 = getelementptr i32, ptr %546, i64 %549
-  %551 = load i32, ptr %550, align 4
-  %552 = getelementptr i32, ptr %509, i64 %indvars.iv.next.i.i.i.2
-  store i32 %551, ptr %552, align 4
-  %553 = load ptr, ptr %510, align 8
-  %554 = getelementptr float, ptr %553, i64 %549
-  %555 = load float, ptr %554, align 4
-  %556 = getelementptr float, ptr %511, i64 %indvars.iv.next.i.i.i.2
-  store float %555, ptr %556, align 4
+  %555 = load ptr, ptr %516, align 8
+  %556 = trunc nuw nsw i64 %indvars.iv.next.i.i.i.2 to i32
+  %557 = add i32 %517, %556
+  %558 = sext i32 %557 to i64
+  %559 = getelementptr i32, ptr %555, i64 %558
+  %560 = load i32, ptr %559, align 4
+  %561 = getelementptr i32, ptr %518, i64 %indvars.iv.next.i.i.i.2
+  store i32 %560, ptr %561, align 4
+  %562 = load ptr, ptr %519, align 8
+  %563 = getelementptr float, ptr %562, i64 %558
+  %564 = load float, ptr %563, align 4
+  %565 = getelementptr float, ptr %520, i64 %indvars.iv.next.i.i.i.2
+  store float %564, ptr %565, align 4
   %indvars.iv.next.i.i.i.3 = add nuw nsw i64 %indvars.iv.i.i.i, 4
   %niter58.next.3 = add i64 %niter58, 4
   %niter58.ncmp.3 = icmp eq i64 %niter58.next.3, %unroll_iter57
@@ -2149,256 +2161,263 @@ forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %for
 forbody.i.i.i.epil:                               ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil
   %indvars.iv.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.epil, %forbody.i.i.i.epil ], [ %indvars.iv.i.i.i.unr, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
   %epil.iter55 = phi i64 [ %epil.iter55.next, %forbody.i.i.i.epil ], [ 0, %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa" ]
-  %557 = load ptr, ptr %507, align 8
-  %558 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
-  %559 = add i32 %508, %558
-  %560 = sext i32 %559 to i64
-  %561 = getelementptr i32, ptr %557, i64 %560
-  %562 = load i32, ptr %561, align 4
-  %563 = getelementptr i32, ptr %509, i64 %indvars.iv.i.i.i.epil
-  store i32 %562, ptr %563, align 4
-  %564 = load ptr, ptr %510, align 8
-  %565 = getelementptr float, ptr %564, i64 %560
-  %566 = load float, ptr %565, align 4
-  %567 = getelementptr float, ptr %511, i64 %indvars.iv.i.i.i.epil
-  store float %566, ptr %567, align 4
+  %566 = load ptr, ptr %516, align 8
+  %567 = trunc nuw nsw i64 %indvars.iv.i.i.i.epil to i32
+  %568 = add i32 %517, %567
+  %569 = sext i32 %568 to i64
+  %570 = getelementptr i32, ptr %566, i64 %569
+  %571 = load i32, ptr %570, align 4
+  %572 = getelementptr i32, ptr %518, i64 %indvars.iv.i.i.i.epil
+  store i32 %571, ptr %572, align 4
+  %573 = load ptr, ptr %519, align 8
+  %574 = getelementptr float, ptr %573, i64 %569
+  %575 = load float, ptr %574, align 4
+  %576 = getelementptr float, ptr %520, i64 %indvars.iv.i.i.i.epil
+  store float %575, ptr %576, align 4
   %indvars.iv.next.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.epil, 1
   %epil.iter55.next = add i64 %epil.iter55, 1
   %epil.iter55.cmp.not = icmp eq i64 %epil.iter55.next, %xtraiter54
   br i1 %epil.iter55.cmp.not, label %"$Scheduler.post_token.exit.i.i", label %forbody.i.i.i.epil, !llvm.loop !2
 
 "$Scheduler.post_token.exit.i.i":                 ; preds = %"$Scheduler.post_token.exit.i.i.loopexit.unr-lcssa", %forbody.i.i.i.epil, %then.i35.i.i, %"$Scheduler.num_best.exit.i.i.i"
-  %568 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
-  %569 = load ptr, ptr %568, align 8
-  %570 = load i64, ptr %333, align 8
-  %571 = getelementptr i32, ptr %569, i64 %570
-  store i32 %359, ptr %571, align 4
-  %572 = load i64, ptr %333, align 8
-  %573 = add i64 %572, 1
-  store i64 %573, ptr %333, align 8
+  %577 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 16
+  %578 = load ptr, ptr %577, align 8
+  %579 = load i64, ptr %333, align 8
+  %580 = getelementptr i32, ptr %578, i64 %579
+  store i32 %359, ptr %580, align 4
+  %581 = load i64, ptr %333, align 8
+  %582 = add i64 %581, 1
+  store i64 %582, ptr %333, align 8
   %.val21.i.i.i = load i32, ptr %334, align 4
-  %574 = trunc i64 %573 to i32
-  %575 = sub i32 %574, %.val21.i.i.i
-  %576 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
-  %577 = load i32, ptr %576, align 4
-  %.not.i40.i.i = icmp slt i32 %575, %577
+  %583 = trunc i64 %582 to i32
+  %584 = sub i32 %583, %.val21.i.i.i
+  %585 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 48
+  %586 = load i32, ptr %585, align 4
+  %.not.i40.i.i = icmp slt i32 %584, %586
   br i1 %.not.i40.i.i, label %or.lhs.false.i.i.i, label %and.lhs.true.i41.i.i
 
 and.lhs.true.i41.i.i:                             ; preds = %"$Sequence.is_restricted.exit.i50.i.i", %"$Scheduler.post_token.exit.i.i"
-  %.val22.i.i.i = load ptr, ptr %568, align 8
-  %578 = getelementptr i32, ptr %.val22.i.i.i, i64 %573
-  %579 = getelementptr i8, ptr %578, i64 -4
-  %580 = load i32, ptr %579, align 4
-  %581 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
-  %582 = load i64, ptr %581, align 8
-  %583 = icmp sgt i64 %582, 0
-  br i1 %583, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
+  %.val22.i.i.i = load ptr, ptr %577, align 8
+  %587 = getelementptr i32, ptr %.val22.i.i.i, i64 %582
+  %588 = getelementptr i8, ptr %587, i64 -4
+  %589 = load i32, ptr %588, align 4
+  %590 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 192
+  %591 = load i64, ptr %590, align 8
+  %592 = icmp sgt i64 %591, 0
+  br i1 %592, label %forbody.lr.ph.i.i44.i.i, label %else.i.i.i
 
 forbody.lr.ph.i.i44.i.i:                          ; preds = %and.lhs.true.i41.i.i
-  %584 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
-  %585 = load ptr, ptr %584, align 8
-  %586 = load i32, ptr %585, align 4
-  %587 = icmp eq i32 %586, %580
-  br i1 %587, label %then5.i.i, label %forcond.i.i45.i.i
+  %593 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 184
+  %594 = load ptr, ptr %593, align 8
+  %595 = load i32, ptr %594, align 4
+  %596 = icmp eq i32 %595, %589
+  br i1 %596, label %then5.i.i, label %forcond.i.i45.i.i
 
 forcond.i.i45.i.i:                                ; preds = %forbody.lr.ph.i.i44.i.i, %forbody.i.i47.i.i
-  %i.05.i30.i.i.i = phi i64 [ %588, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
-  %588 = add nuw nsw i64 %i.05.i30.i.i.i, 1
-  %exitcond.not.i.i46.i.i = icmp eq i64 %588, %582
+  %i.05.i30.i.i.i = phi i64 [ %597, %forbody.i.i47.i.i ], [ 0, %forbody.lr.ph.i.i44.i.i ]
+  %597 = add nuw nsw i64 %i.05.i30.i.i.i, 1
+  %exitcond.not.i.i46.i.i = icmp eq i64 %597, %591
   br i1 %exitcond.not.i.i46.i.i, label %else.i.i.i, label %forbody.i.i47.i.i
 
 forbody.i.i47.i.i:                                ; preds = %forcond.i.i45.i.i
-  %589 = getelementptr i32, ptr %585, i64 %588
-  %590 = load i32, ptr %589, align 4
-  %591 = icmp eq i32 %590, %580
-  br i1 %591, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
+  %598 = getelementptr i32, ptr %594, i64 %597
+  %599 = load i32, ptr %598, align 4
+  %600 = icmp eq i32 %599, %589
+  br i1 %600, label %"$Sequence.is_stop_token.exit.i.i.i", label %forcond.i.i45.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i":             ; preds = %forbody.i.i47.i.i
-  %592 = icmp slt i64 %588, %582
-  br i1 %592, label %then5.i.i, label %else.i.i.i
+  %601 = icmp slt i64 %597, %591
+  br i1 %601, label %then5.i.i, label %else.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.post_token.exit.i.i"
-  %593 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
-  %.val.i.i48.i.i = load ptr, ptr %593, align 8
+  %602 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 328
+  %.val.i.i48.i.i = load ptr, ptr %602, align 8
   %.not.i.i49.i.i = icmp eq ptr %.val.i.i48.i.i, null
-  br i1 %.not.i.i49.i.i, label %merge.i.i22.i, label %"$Sequence.is_restricted.exit.i50.i.i"
+  br i1 %.not.i.i49.i.i, label %merge.i.i21.i, label %"$Sequence.is_restricted.exit.i50.i.i"
 
 "$Sequence.is_restricted.exit.i50.i.i":           ; preds = %or.lhs.false.i.i.i
-  %594 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
-  %595 = load i8, ptr %594, align 1
-  %596 = icmp eq i8 %595, 0
-  br i1 %596, label %and.lhs.true.i41.i.i, label %merge.i.i22.i
+  %603 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 340
+  %604 = load i8, ptr %603, align 1
+  %605 = icmp eq i8 %604, 0
+  br i1 %605, label %and.lhs.true.i41.i.i, label %merge.i.i21.i
 
 else.i.i.i:                                       ; preds = %forcond.i.i45.i.i, %"$Sequence.is_stop_token.exit.i.i.i", %and.lhs.true.i41.i.i
-  br i1 %.not.i40.i.i, label %merge.i.i22.i, label %and.lhs.true3.i.i.i
+  br i1 %.not.i40.i.i, label %merge.i.i21.i, label %and.lhs.true3.i.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %else.i.i.i
-  %597 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
-  %598 = load i64, ptr %597, align 8
-  %599 = add i64 %598, -1
-  %600 = icmp sgt i64 %599, 0
-  br i1 %600, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i22.i
+  %606 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 216
+  %607 = load i64, ptr %606, align 8
+  %608 = add i64 %607, -1
+  %609 = icmp sgt i64 %608, 0
+  br i1 %609, label %forbody.lr.ph.i25.i.i.i, label %merge.i.i21.i
 
 forbody.lr.ph.i25.i.i.i:                          ; preds = %and.lhs.true3.i.i.i
-  %601 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
-  %602 = load ptr, ptr %601, align 8
-  %603 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
-  %.pre.i.i.i23.i = load i32, ptr %602, align 4
+  %610 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 208
+  %611 = load ptr, ptr %610, align 8
+  %612 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 232
+  %.pre.i.i.i22.i = load i32, ptr %611, align 4
   br label %forbody.i26.i.i.i
 
 forbody.i26.i.i.i:                                ; preds = %forcond.backedge.i.i.i.i, %forbody.lr.ph.i25.i.i.i
-  %604 = phi i32 [ %.pre.i.i.i23.i, %forbody.lr.ph.i25.i.i.i ], [ %608, %forcond.backedge.i.i.i.i ]
-  %605 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %619, %forcond.backedge.i.i.i.i ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %606, %forcond.backedge.i.i.i.i ]
-  %606 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %607 = getelementptr i32, ptr %602, i64 %606
-  %608 = load i32, ptr %607, align 4
-  %609 = sub i32 %608, %604
-  %610 = icmp sgt i32 %609, %575
-  br i1 %610, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
+  %613 = phi i32 [ %.pre.i.i.i22.i, %forbody.lr.ph.i25.i.i.i ], [ %617, %forcond.backedge.i.i.i.i ]
+  %614 = phi i1 [ true, %forbody.lr.ph.i25.i.i.i ], [ %628, %forcond.backedge.i.i.i.i ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i25.i.i.i ], [ %615, %forcond.backedge.i.i.i.i ]
+  %615 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %616 = getelementptr i32, ptr %611, i64 %615
+  %617 = load i32, ptr %616, align 4
+  %618 = sub i32 %617, %613
+  %619 = icmp sgt i32 %618, %584
+  br i1 %619, label %forcond.backedge.i.i.i.i, label %merge.i.i.i43.i.i
 
 merge.i.i.i43.i.i:                                ; preds = %forbody.i26.i.i.i
-  %611 = sext i32 %609 to i64
-  %612 = sub i64 %573, %611
-  %613 = getelementptr i32, ptr %.val22.i.i.i, i64 %612
-  %614 = load ptr, ptr %603, align 8
-  %615 = sext i32 %604 to i64
-  %616 = getelementptr i32, ptr %614, i64 %615
-  %617 = shl nsw i64 %611, 2
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %613, ptr %616, i64 %617)
-  %618 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %618, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
+  %620 = sext i32 %618 to i64
+  %621 = sub i64 %582, %620
+  %622 = getelementptr i32, ptr %.val22.i.i.i, i64 %621
+  %623 = load ptr, ptr %612, align 8
+  %624 = sext i32 %613 to i64
+  %625 = getelementptr i32, ptr %623, i64 %624
+  %626 = shl nsw i64 %620, 2
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr %622, ptr %625, i64 %626)
+  %627 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %627, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forcond.backedge.i.i.i.i
 
 forcond.backedge.i.i.i.i:                         ; preds = %merge.i.i.i43.i.i, %forbody.i26.i.i.i
-  %619 = icmp slt i64 %606, %599
-  %exitcond.not.i27.i.i.i = icmp eq i64 %606, %599
+  %628 = icmp slt i64 %615, %608
+  %exitcond.not.i27.i.i.i = icmp eq i64 %615, %608
   br i1 %exitcond.not.i27.i.i.i, label %"$Sequence.ends_with_stop_sequence.exit.i.i.i", label %forbody.i26.i.i.i
 
 "$Sequence.ends_with_stop_sequence.exit.i.i.i":   ; preds = %forcond.backedge.i.i.i.i, %merge.i.i.i43.i.i
-  %.lcssa.i24.i.i.i = phi i1 [ %605, %merge.i.i.i43.i.i ], [ %619, %forcond.backedge.i.i.i.i ]
-  br i1 %.lcssa.i24.i.i.i, label %then5.i.i, label %merge.i.i22.i
+  %.lcssa.i24.i.i.i = phi i1 [ %614, %merge.i.i.i43.i.i ], [ %628, %forcond.backedge.i.i.i.i ]
+  br i1 %.lcssa.i24.i.i.i, label %then5.i.i, label %merge.i.i21.i
 
-merge.i.i22.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i50.i.i", %or.lhs.false.i.i.i
-  %620 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
-  %621 = load i32, ptr %620, align 4
-  %.not18.i.i.i = icmp slt i32 %575, %621
+merge.i.i21.i:                                    ; preds = %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %and.lhs.true3.i.i.i, %else.i.i.i, %"$Sequence.is_restricted.exit.i50.i.i", %or.lhs.false.i.i.i
+  %629 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 44
+  %630 = load i32, ptr %629, align 4
+  %.not18.i.i.i = icmp slt i32 %584, %630
   br i1 %.not18.i.i.i, label %merge1.i21, label %then5.i.i
 
-then5.i.i:                                        ; preds = %merge.i.i22.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i44.i.i
-  %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i44.i.i ], [ 3, %merge.i.i22.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
-  %622 = load ptr, ptr %111, align 8
-  %623 = load i64, ptr %112, align 8
-  %624 = getelementptr %11, ptr %622, i64 %623
-  %625 = add i64 %623, 1
-  store i64 %625, ptr %112, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %624, i8 0, i64 472, i1 false)
-  %626 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
-  store i64 %626, ptr %624, align 8
-  %627 = getelementptr i8, ptr %624, i64 8
-  store i32 2, ptr %627, align 4
-  %628 = getelementptr i8, ptr %624, i64 20
-  store i32 -1, ptr %628, align 4
+then5.i.i:                                        ; preds = %merge.i.i21.i, %"$Sequence.ends_with_stop_sequence.exit.i.i.i", %"$Sequence.is_stop_token.exit.i.i.i", %forbody.lr.ph.i.i44.i.i
+  %common.ret.op.i.ph.i.i = phi i32 [ 1, %forbody.lr.ph.i.i44.i.i ], [ 3, %merge.i.i21.i ], [ 2, %"$Sequence.ends_with_stop_sequence.exit.i.i.i" ], [ 1, %"$Sequence.is_stop_token.exit.i.i.i" ]
+  %631 = load ptr, ptr %111, align 8
+  %632 = load i64, ptr %112, align 8
+  %633 = getelementptr %11, ptr %631, i64 %632
+  %634 = add i64 %632, 1
+  store i64 %634, ptr %112, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %633, i8 0, i64 480, i1 false)
+  %635 = load i64, ptr %segment.sroa.0.0.copyload.i, align 8
+  store i64 %635, ptr %633, align 8
+  %636 = getelementptr i8, ptr %633, i64 8
+  store i32 2, ptr %636, align 4
+  %637 = getelementptr i8, ptr %633, i64 20
+  store i32 -1, ptr %637, align 4
   %.val.i.i51.i.i = load i64, ptr %333, align 8
-  %.val17.i.i52.i.i = load i32, ptr %334, align 4
-  %629 = trunc i64 %.val.i.i51.i.i to i32
-  %630 = sub i32 %629, %.val17.i.i52.i.i
-  %631 = getelementptr i8, ptr %624, i64 24
-  store i32 %630, ptr %631, align 4
-  %632 = load i32, ptr %334, align 4
-  %633 = getelementptr i8, ptr %624, i64 28
-  store i32 %632, ptr %633, align 4
-  %634 = load i32, ptr %482, align 4
-  %635 = getelementptr i8, ptr %624, i64 32
-  store i32 %634, ptr %635, align 4
-  %636 = getelementptr i8, ptr %624, i64 36
-  store i32 -1, ptr %636, align 4
-  %637 = load i64, ptr %84, align 8
-  %638 = getelementptr i8, ptr %624, i64 208
-  store i64 %637, ptr %638, align 8
-  %639 = getelementptr i8, ptr %624, i64 12
-  store i32 %common.ret.op.i.ph.i.i, ptr %639, align 4
-  %640 = load i64, ptr %113, align 8
-  %641 = add i64 %640, 1
-  store i64 %641, ptr %113, align 8
+  %.val19.i.i52.i.i = load i32, ptr %334, align 4
+  %638 = trunc i64 %.val.i.i51.i.i to i32
+  %639 = sub i32 %638, %.val19.i.i52.i.i
+  %640 = getelementptr i8, ptr %633, i64 24
+  store i32 %639, ptr %640, align 4
+  %641 = load i32, ptr %334, align 4
+  %642 = getelementptr i8, ptr %633, i64 28
+  store i32 %641, ptr %642, align 4
+  %643 = load i32, ptr %488, align 4
+  %644 = getelementptr i8, ptr %633, i64 32
+  store i32 %643, ptr %644, align 4
+  %645 = getelementptr i8, ptr %633, i64 36
+  store i32 -1, ptr %645, align 4
+  %646 = load i64, ptr %84, align 8
+  %647 = getelementptr i8, ptr %633, i64 208
+  store i64 %646, ptr %647, align 8
+  %648 = load i64, ptr %494, align 8
+  %649 = getelementptr i8, ptr %633, i64 216
+  store i64 %648, ptr %649, align 8
+  %650 = getelementptr i8, ptr %633, i64 12
+  store i32 %common.ret.op.i.ph.i.i, ptr %650, align 4
+  %651 = load i64, ptr %113, align 8
+  %652 = add i64 %651, 1
+  store i64 %652, ptr %113, align 8
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %segment.sroa.0.0.copyload.i)
   br label %merge1.i21
 
-merge1.i21:                                       ; preds = %then5.i.i, %merge.i.i22.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_pages.exit.i", %forbody.i
-  %642 = add nuw nsw i64 %i.043.i, 1
-  %exitcond.not.i = icmp eq i64 %642, %89
+merge1.i21:                                       ; preds = %then5.i.i, %merge.i.i21.i, %"$Scheduler.fail_without_token.exit.i.i", %"$Scheduler.fail_not_finite.exit.i.i", %"$Scheduler.register_pages.exit.i", %forbody.i
+  %653 = add nuw nsw i64 %i.042.i, 1
+  %exitcond.not.i = icmp eq i64 %653, %89
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %643 = getelementptr i8, ptr %0, i64 1928
-  store i64 %16, ptr %643, align 8
-  %644 = getelementptr i8, ptr %0, i64 2606
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %644, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %645 = getelementptr i8, ptr %0, i64 1864
-  store i8 0, ptr %645, align 1
-  %646 = getelementptr i8, ptr %0, i64 1840
-  %647 = load i64, ptr %2, align 8
-  %648 = icmp sgt i64 %647, 0
-  br i1 %648, label %forbody.lr.ph.i.i, label %common.ret.sink.split
+  %654 = getelementptr i8, ptr %0, i64 1928
+  store i64 %16, ptr %654, align 8
+  %655 = getelementptr i8, ptr %0, i64 2606
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %655, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
+  %656 = getelementptr i8, ptr %0, i64 1864
+  store i8 0, ptr %656, align 1
+  %657 = getelementptr i8, ptr %0, i64 1840
+  %658 = load i64, ptr %2, align 8
+  %659 = icmp sgt i64 %658, 0
+  br i1 %659, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %649 = getelementptr i8, ptr %0, i64 1696
-  %650 = getelementptr i8, ptr %0, i64 1704
+  %660 = getelementptr i8, ptr %0, i64 1696
+  %661 = getelementptr i8, ptr %0, i64 1704
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i28, %forbody.lr.ph.i.i
-  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %678, %merge1.i.i28 ]
-  %651 = load ptr, ptr %646, align 8
-  %652 = getelementptr %9, ptr %651, i64 %i.08.i.i
-  %653 = load ptr, ptr %652, align 8
-  store ptr null, ptr %652, align 8
-  %.not.i.i24 = icmp eq ptr %653, null
+  %i.08.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %692, %merge1.i.i28 ]
+  %662 = load ptr, ptr %657, align 8
+  %663 = getelementptr %9, ptr %662, i64 %i.08.i.i
+  %664 = load ptr, ptr %663, align 8
+  store ptr null, ptr %663, align 8
+  %.not.i.i24 = icmp eq ptr %664, null
   br i1 %.not.i.i24, label %merge1.i.i28, label %then.i.i25
 
 then.i.i25:                                       ; preds = %forbody.i.i
-  %654 = load ptr, ptr %649, align 8
-  %655 = load i64, ptr %650, align 8
-  %656 = getelementptr %11, ptr %654, i64 %655
-  %657 = add i64 %655, 1
-  store i64 %657, ptr %650, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %656, i8 0, i64 472, i1 false)
-  %658 = load i64, ptr %653, align 8
-  store i64 %658, ptr %656, align 8
-  %659 = getelementptr i8, ptr %656, i64 8
-  store i32 3, ptr %659, align 4
-  %660 = getelementptr i8, ptr %656, i64 20
-  store i32 -1, ptr %660, align 4
-  %661 = getelementptr i8, ptr %653, i64 24
-  %.val.i.i.i.i26 = load i64, ptr %661, align 8
-  %662 = getelementptr i8, ptr %653, i64 40
-  %.val17.i.i.i.i27 = load i32, ptr %662, align 4
-  %663 = trunc i64 %.val.i.i.i.i26 to i32
-  %664 = sub i32 %663, %.val17.i.i.i.i27
-  %665 = getelementptr i8, ptr %656, i64 24
-  store i32 %664, ptr %665, align 4
-  %666 = load i32, ptr %662, align 4
-  %667 = getelementptr i8, ptr %656, i64 28
-  store i32 %666, ptr %667, align 4
-  %668 = getelementptr i8, ptr %653, i64 68
-  %669 = load i32, ptr %668, align 4
-  %670 = getelementptr i8, ptr %656, i64 32
-  store i32 %669, ptr %670, align 4
-  %671 = getelementptr i8, ptr %656, i64 36
+  %665 = load ptr, ptr %660, align 8
+  %666 = load i64, ptr %661, align 8
+  %667 = getelementptr %11, ptr %665, i64 %666
+  %668 = add i64 %666, 1
+  store i64 %668, ptr %661, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %667, i8 0, i64 480, i1 false)
+  %669 = load i64, ptr %664, align 8
+  store i64 %669, ptr %667, align 8
+  %670 = getelementptr i8, ptr %667, i64 8
+  store i32 3, ptr %670, align 4
+  %671 = getelementptr i8, ptr %667, i64 20
   store i32 -1, ptr %671, align 4
-  %672 = load i64, ptr %643, align 8
-  %673 = getelementptr i8, ptr %656, i64 208
-  store i64 %672, ptr %673, align 8
-  %674 = getelementptr i8, ptr %656, i64 12
-  store i32 6, ptr %674, align 4
-  %675 = getelementptr i8, ptr %656, i64 16
-  store i32 %10, ptr %675, align 4
-  %676 = getelementptr i8, ptr %656, i64 216
-  %677 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %676, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %653)
+  %672 = getelementptr i8, ptr %664, i64 24
+  %.val.i.i.i.i26 = load i64, ptr %672, align 8
+  %673 = getelementptr i8, ptr %664, i64 40
+  %.val19.i.i.i.i27 = load i32, ptr %673, align 4
+  %674 = trunc i64 %.val.i.i.i.i26 to i32
+  %675 = sub i32 %674, %.val19.i.i.i.i27
+  %676 = getelementptr i8, ptr %667, i64 24
+  store i32 %675, ptr %676, align 4
+  %677 = load i32, ptr %673, align 4
+  %678 = getelementptr i8, ptr %667, i64 28
+  store i32 %677, ptr %678, align 4
+  %679 = getelementptr i8, ptr %664, i64 68
+  %680 = load i32, ptr %679, align 4
+  %681 = getelementptr i8, ptr %667, i64 32
+  store i32 %680, ptr %681, align 4
+  %682 = getelementptr i8, ptr %667, i64 36
+  store i32 -1, ptr %682, align 4
+  %683 = load i64, ptr %654, align 8
+  %684 = getelementptr i8, ptr %667, i64 208
+  store i64 %683, ptr %684, align 8
+  %685 = getelementptr i8, ptr %664, i64 368
+  %686 = load i64, ptr %685, align 8
+  %687 = getelementptr i8, ptr %667, i64 216
+  store i64 %686, ptr %687, align 8
+  %688 = getelementptr i8, ptr %667, i64 12
+  store i32 6, ptr %688, align 4
+  %689 = getelementptr i8, ptr %667, i64 16
+  store i32 %10, ptr %689, align 4
+  %690 = getelementptr i8, ptr %667, i64 224
+  %691 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %690, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %664)
   br label %merge1.i.i28
 
 merge1.i.i28:                                     ; preds = %then.i.i25, %forbody.i.i
-  %678 = add nuw nsw i64 %i.08.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %678, %647
+  %692 = add nuw nsw i64 %i.08.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %692, %658
   br i1 %exitcond.not.i.i, label %common.ret.sink.split, label %forbody.i.i
 }
 
@@ -2487,7 +2506,7 @@ forbody.i.i:                                      ; preds = %"$Sequence.take_mas
   br i1 %32, label %and.lhs.true.i.i.i, label %"$Sequence.take_mask.exit.i.i"
 
 then.i.i32.i:                                     ; preds = %and.lhs.true.i.i.i
-  %33 = getelementptr i8, ptr %27, i64 376
+  %33 = getelementptr i8, ptr %27, i64 384
   store i8 0, ptr %33, align 1
   br label %"$Sequence.take_mask.exit.i.i"
 
@@ -2495,7 +2514,7 @@ and.lhs.true.i.i.i:                               ; preds = %forbody.i.i
   %34 = load i64, ptr %23, align 8
   %35 = sdiv i64 %34, 4
   %36 = add i64 %35, %34
-  %37 = getelementptr i8, ptr %27, i64 368
+  %37 = getelementptr i8, ptr %27, i64 376
   %38 = load i64, ptr %37, align 8
   %39 = getelementptr i8, ptr %27, i64 360
   %40 = load i64, ptr %39, align 8
@@ -2520,7 +2539,7 @@ and.lhs.true.i.i.i.1:                             ; preds = %"$Sequence.take_mas
   %51 = load i64, ptr %23, align 8
   %52 = sdiv i64 %51, 4
   %53 = add i64 %52, %51
-  %54 = getelementptr i8, ptr %45, i64 368
+  %54 = getelementptr i8, ptr %45, i64 376
   %55 = load i64, ptr %54, align 8
   %56 = getelementptr i8, ptr %45, i64 360
   %57 = load i64, ptr %56, align 8
@@ -2529,7 +2548,7 @@ and.lhs.true.i.i.i.1:                             ; preds = %"$Sequence.take_mas
   br i1 %.not.i.i31.i.1, label %"$Sequence.take_mask.exit.i.i.1", label %then.i.i32.i.1
 
 then.i.i32.i.1:                                   ; preds = %and.lhs.true.i.i.i.1
-  %59 = getelementptr i8, ptr %45, i64 376
+  %59 = getelementptr i8, ptr %45, i64 384
   store i8 0, ptr %59, align 1
   br label %"$Sequence.take_mask.exit.i.i.1"
 
@@ -2560,7 +2579,7 @@ and.lhs.true.i.i.i.epil:                          ; preds = %forbody.i.i.epil
   %69 = load i64, ptr %23, align 8
   %70 = sdiv i64 %69, 4
   %71 = add i64 %70, %69
-  %72 = getelementptr i8, ptr %63, i64 368
+  %72 = getelementptr i8, ptr %63, i64 376
   %73 = load i64, ptr %72, align 8
   %74 = getelementptr i8, ptr %63, i64 360
   %75 = load i64, ptr %74, align 8
@@ -2569,7 +2588,7 @@ and.lhs.true.i.i.i.epil:                          ; preds = %forbody.i.i.epil
   br i1 %.not.i.i31.i.epil, label %"$Sequence.take_mask.exit.i.i.epil", label %then.i.i32.i.epil
 
 then.i.i32.i.epil:                                ; preds = %and.lhs.true.i.i.i.epil
-  %77 = getelementptr i8, ptr %63, i64 376
+  %77 = getelementptr i8, ptr %63, i64 384
   store i8 0, ptr %77, align 1
   br label %"$Sequence.take_mask.exit.i.i.epil"
 
@@ -2661,14 +2680,14 @@ then1.i.i.i:                                      ; preds = %"$Sequence.lacks_a_
   br i1 %.not.i, label %or.rhs.i.i.i, label %or.end.i.i.i
 
 or.rhs.i.i.i:                                     ; preds = %then1.i.i.i
-  %125 = getelementptr i8, ptr %104, i64 376
+  %125 = getelementptr i8, ptr %104, i64 384
   %126 = load i8, ptr %125, align 1
   %127 = and i8 %126, 1
   br label %or.end.i.i.i
 
 or.end.i.i.i:                                     ; preds = %or.rhs.i.i.i, %then1.i.i.i
   %128 = phi i8 [ 1, %then1.i.i.i ], [ %127, %or.rhs.i.i.i ]
-  %129 = getelementptr i8, ptr %104, i64 376
+  %129 = getelementptr i8, ptr %104, i64 384
   store i8 %128, ptr %129, align 1
   %130 = load i64, ptr %86, align 8
   %131 = add i64 %130, 1
@@ -3228,7 +3247,7 @@ forbody.lr.ph.i.i10:                              ; preds = %then2
   br label %forbody.i.i11
 
 forbody.i.i11:                                    ; preds = %merge1.i.i15, %forbody.lr.ph.i.i10
-  %i.08.i.i12 = phi i64 [ 0, %forbody.lr.ph.i.i10 ], [ %432, %merge1.i.i15 ]
+  %i.08.i.i12 = phi i64 [ 0, %forbody.lr.ph.i.i10 ], [ %435, %merge1.i.i15 ]
   %405 = load ptr, ptr %398, align 8
   %406 = getelementptr %9, ptr %405, i64 %i.08.i.i12
   %407 = load ptr, ptr %406, align 8
@@ -3242,7 +3261,7 @@ then.i.i13:                                       ; preds = %forbody.i.i11
   %410 = getelementptr %11, ptr %408, i64 %409
   %411 = add i64 %409, 1
   store i64 %411, ptr %403, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %410, i8 0, i64 472, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %410, i8 0, i64 480, i1 false)
   %412 = load i64, ptr %407, align 8
   store i64 %412, ptr %410, align 8
   %413 = getelementptr i8, ptr %410, i64 8
@@ -3252,9 +3271,9 @@ then.i.i13:                                       ; preds = %forbody.i.i11
   %415 = getelementptr i8, ptr %407, i64 24
   %.val.i.i.i.i14 = load i64, ptr %415, align 8
   %416 = getelementptr i8, ptr %407, i64 40
-  %.val17.i.i.i.i = load i32, ptr %416, align 4
+  %.val19.i.i.i.i = load i32, ptr %416, align 4
   %417 = trunc i64 %.val.i.i.i.i14 to i32
-  %418 = sub i32 %417, %.val17.i.i.i.i
+  %418 = sub i32 %417, %.val19.i.i.i.i
   %419 = getelementptr i8, ptr %410, i64 24
   store i32 %418, ptr %419, align 4
   %420 = load i32, ptr %416, align 4
@@ -3269,18 +3288,22 @@ then.i.i13:                                       ; preds = %forbody.i.i11
   %426 = load i64, ptr %404, align 8
   %427 = getelementptr i8, ptr %410, i64 208
   store i64 %426, ptr %427, align 8
-  %428 = getelementptr i8, ptr %410, i64 12
-  store i32 6, ptr %428, align 4
-  %429 = getelementptr i8, ptr %410, i64 16
-  store i32 %common.ret.op.i.ph, ptr %429, align 4
+  %428 = getelementptr i8, ptr %407, i64 368
+  %429 = load i64, ptr %428, align 8
   %430 = getelementptr i8, ptr %410, i64 216
-  %431 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %430, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
+  store i64 %429, ptr %430, align 8
+  %431 = getelementptr i8, ptr %410, i64 12
+  store i32 6, ptr %431, align 4
+  %432 = getelementptr i8, ptr %410, i64 16
+  store i32 %common.ret.op.i.ph, ptr %432, align 4
+  %433 = getelementptr i8, ptr %410, i64 224
+  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %433, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
   call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %407)
   br label %merge1.i.i15
 
 merge1.i.i15:                                     ; preds = %then.i.i13, %forbody.i.i11
-  %432 = add nuw nsw i64 %i.08.i.i12, 1
-  %exitcond.not.i.i16 = icmp eq i64 %432, %400
+  %435 = add nuw nsw i64 %i.08.i.i12, 1
+  %exitcond.not.i.i16 = icmp eq i64 %435, %400
   br i1 %exitcond.not.i.i16, label %common.ret.sink.split, label %forbody.i.i11
 }
 
@@ -6825,7 +6848,7 @@ then:                                             ; preds = %or.lhs.false, %entr
   br i1 %.not27, label %common.ret, label %then2
 
 or.lhs.false:                                     ; preds = %entry
-  %5 = getelementptr i8, ptr %1, i64 384
+  %5 = getelementptr i8, ptr %1, i64 392
   %6 = load ptr, ptr %5, align 8
   %.not = icmp eq ptr %6, %0
   br i1 %.not, label %merge, label %then
@@ -7397,7 +7420,7 @@ merge1:                                           ; preds = %"$RankGroup.step.ex
   %115 = load i32, ptr %12, align 4
   %116 = add i32 %115, 1
   store i32 %116, ptr %12, align 4
-  %117 = getelementptr i8, ptr %1, i64 379
+  %117 = getelementptr i8, ptr %1, i64 387
   store i8 0, ptr %117, align 1
   %118 = getelementptr i8, ptr %0, i64 2016
   %119 = load i32, ptr %118, align 4
@@ -11695,7 +11718,7 @@ whilebody2.lr.ph.i:                               ; preds = %condition1.preheade
   br label %whilebody2.i
 
 whilebody.i:                                      ; preds = %whilebody.i, %whilebody.lr.ph.i
-  %.val13.i = phi i64 [ %8, %whilebody.lr.ph.i ], [ %48, %whilebody.i ]
+  %.val13.i = phi i64 [ %8, %whilebody.lr.ph.i ], [ %51, %whilebody.i ]
   %.val12.i = load ptr, ptr %10, align 8
   %21 = getelementptr ptr, ptr %.val12.i, i64 %.val13.i
   %22 = getelementptr i8, ptr %21, i64 -8
@@ -11705,7 +11728,7 @@ whilebody.i:                                      ; preds = %whilebody.i, %while
   %26 = getelementptr %11, ptr %24, i64 %25
   %27 = add i64 %25, 1
   store i64 %27, ptr %12, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %26, i8 0, i64 472, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %26, i8 0, i64 480, i1 false)
   %28 = load i64, ptr %23, align 8
   store i64 %28, ptr %26, align 8
   %29 = getelementptr i8, ptr %26, i64 8
@@ -11715,9 +11738,9 @@ whilebody.i:                                      ; preds = %whilebody.i, %while
   %31 = getelementptr i8, ptr %23, i64 24
   %.val.i.i.i = load i64, ptr %31, align 8
   %32 = getelementptr i8, ptr %23, i64 40
-  %.val17.i.i.i = load i32, ptr %32, align 4
+  %.val19.i.i.i = load i32, ptr %32, align 4
   %33 = trunc i64 %.val.i.i.i to i32
-  %34 = sub i32 %33, %.val17.i.i.i
+  %34 = sub i32 %33, %.val19.i.i.i
   %35 = getelementptr i8, ptr %26, i64 24
   store i32 %34, ptr %35, align 4
   %36 = load i32, ptr %32, align 4
@@ -11732,77 +11755,85 @@ whilebody.i:                                      ; preds = %whilebody.i, %while
   %42 = load i64, ptr %13, align 8
   %43 = getelementptr i8, ptr %26, i64 208
   store i64 %42, ptr %43, align 8
-  %44 = getelementptr i8, ptr %26, i64 12
-  store i32 6, ptr %44, align 4
-  %45 = getelementptr i8, ptr %26, i64 16
-  store i32 7, ptr %45, align 4
+  %44 = getelementptr i8, ptr %23, i64 368
+  %45 = load i64, ptr %44, align 8
   %46 = getelementptr i8, ptr %26, i64 216
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 256, ptr nonnull @"$string.16", ptr %6)
+  store i64 %45, ptr %46, align 8
+  %47 = getelementptr i8, ptr %26, i64 12
+  store i32 6, ptr %47, align 4
+  %48 = getelementptr i8, ptr %26, i64 16
+  store i32 7, ptr %48, align 4
+  %49 = getelementptr i8, ptr %26, i64 224
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %49, i64 256, ptr nonnull @"$string.16", ptr %6)
   tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %23)
-  %48 = load i64, ptr %7, align 8
-  %49 = icmp sgt i64 %48, 0
-  br i1 %49, label %whilebody.i, label %condition1.preheader.i
+  %51 = load i64, ptr %7, align 8
+  %52 = icmp sgt i64 %51, 0
+  br i1 %52, label %whilebody.i, label %condition1.preheader.i
 
 whilebody2.i:                                     ; preds = %whilebody2.i, %whilebody2.lr.ph.i
-  %.val11.i = phi i64 [ %15, %whilebody2.lr.ph.i ], [ %77, %whilebody2.i ]
+  %.val11.i = phi i64 [ %15, %whilebody2.lr.ph.i ], [ %83, %whilebody2.i ]
   %.val.i = load ptr, ptr %17, align 8
-  %50 = getelementptr ptr, ptr %.val.i, i64 %.val11.i
-  %51 = getelementptr i8, ptr %50, i64 -8
-  %52 = load ptr, ptr %51, align 8
-  %53 = load ptr, ptr %18, align 8
-  %54 = load i64, ptr %19, align 8
-  %55 = getelementptr %11, ptr %53, i64 %54
-  %56 = add i64 %54, 1
-  store i64 %56, ptr %19, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %55, i8 0, i64 472, i1 false)
-  %57 = load i64, ptr %52, align 8
-  store i64 %57, ptr %55, align 8
-  %58 = getelementptr i8, ptr %55, i64 8
-  store i32 3, ptr %58, align 4
-  %59 = getelementptr i8, ptr %55, i64 20
-  store i32 -1, ptr %59, align 4
-  %60 = getelementptr i8, ptr %52, i64 24
-  %.val.i.i14.i = load i64, ptr %60, align 8
-  %61 = getelementptr i8, ptr %52, i64 40
-  %.val17.i.i15.i = load i32, ptr %61, align 4
-  %62 = trunc i64 %.val.i.i14.i to i32
-  %63 = sub i32 %62, %.val17.i.i15.i
-  %64 = getelementptr i8, ptr %55, i64 24
-  store i32 %63, ptr %64, align 4
-  %65 = load i32, ptr %61, align 4
-  %66 = getelementptr i8, ptr %55, i64 28
-  store i32 %65, ptr %66, align 4
-  %67 = getelementptr i8, ptr %52, i64 68
-  %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i8, ptr %55, i64 32
+  %53 = getelementptr ptr, ptr %.val.i, i64 %.val11.i
+  %54 = getelementptr i8, ptr %53, i64 -8
+  %55 = load ptr, ptr %54, align 8
+  %56 = load ptr, ptr %18, align 8
+  %57 = load i64, ptr %19, align 8
+  %58 = getelementptr %11, ptr %56, i64 %57
+  %59 = add i64 %57, 1
+  store i64 %59, ptr %19, align 8
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %58, i8 0, i64 480, i1 false)
+  %60 = load i64, ptr %55, align 8
+  store i64 %60, ptr %58, align 8
+  %61 = getelementptr i8, ptr %58, i64 8
+  store i32 3, ptr %61, align 4
+  %62 = getelementptr i8, ptr %58, i64 20
+  store i32 -1, ptr %62, align 4
+  %63 = getelementptr i8, ptr %55, i64 24
+  %.val.i.i14.i = load i64, ptr %63, align 8
+  %64 = getelementptr i8, ptr %55, i64 40
+  %.val19.i.i15.i = load i32, ptr %64, align 4
+  %65 = trunc i64 %.val.i.i14.i to i32
+  %66 = sub i32 %65, %.val19.i.i15.i
+  %67 = getelementptr i8, ptr %58, i64 24
+  store i32 %66, ptr %67, align 4
+  %68 = load i32, ptr %64, align 4
+  %69 = getelementptr i8, ptr %58, i64 28
   store i32 %68, ptr %69, align 4
-  %70 = getelementptr i8, ptr %55, i64 36
-  store i32 -1, ptr %70, align 4
-  %71 = load i64, ptr %20, align 8
-  %72 = getelementptr i8, ptr %55, i64 208
-  store i64 %71, ptr %72, align 8
-  %73 = getelementptr i8, ptr %55, i64 12
-  store i32 6, ptr %73, align 4
-  %74 = getelementptr i8, ptr %55, i64 16
-  store i32 7, ptr %74, align 4
-  %75 = getelementptr i8, ptr %55, i64 216
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 256, ptr nonnull @"$string.16", ptr %6)
-  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %52)
-  %77 = load i64, ptr %14, align 8
-  %78 = icmp sgt i64 %77, 0
-  br i1 %78, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
+  %70 = getelementptr i8, ptr %55, i64 68
+  %71 = load i32, ptr %70, align 4
+  %72 = getelementptr i8, ptr %58, i64 32
+  store i32 %71, ptr %72, align 4
+  %73 = getelementptr i8, ptr %58, i64 36
+  store i32 -1, ptr %73, align 4
+  %74 = load i64, ptr %20, align 8
+  %75 = getelementptr i8, ptr %58, i64 208
+  store i64 %74, ptr %75, align 8
+  %76 = getelementptr i8, ptr %55, i64 368
+  %77 = load i64, ptr %76, align 8
+  %78 = getelementptr i8, ptr %58, i64 216
+  store i64 %77, ptr %78, align 8
+  %79 = getelementptr i8, ptr %58, i64 12
+  store i32 6, ptr %79, align 4
+  %80 = getelementptr i8, ptr %58, i64 16
+  store i32 7, ptr %80, align 4
+  %81 = getelementptr i8, ptr %58, i64 224
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %81, i64 256, ptr nonnull @"$string.16", ptr %6)
+  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %5, ptr nonnull %55)
+  %83 = load i64, ptr %14, align 8
+  %84 = icmp sgt i64 %83, 0
+  br i1 %84, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %79 = getelementptr i8, ptr %0, i64 2605
-  %80 = load i8, ptr %79, align 1
-  %81 = trunc i8 %80 to i1
-  br i1 %81, label %then2, label %common.ret
+  %85 = getelementptr i8, ptr %0, i64 2605
+  %86 = load i8, ptr %85, align 1
+  %87 = trunc i8 %86 to i1
+  br i1 %87, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %82 = getelementptr i8, ptr %0, i64 2456
-  %83 = tail call i32 @pthread_mutex_lock(ptr %82)
-  store i8 0, ptr %79, align 1
-  %84 = tail call i32 @pthread_mutex_unlock(ptr %82)
+  %88 = getelementptr i8, ptr %0, i64 2456
+  %89 = tail call i32 @pthread_mutex_lock(ptr %88)
+  store i8 0, ptr %85, align 1
+  %90 = tail call i32 @pthread_mutex_unlock(ptr %88)
   br label %common.ret
 }
 
@@ -11838,7 +11869,7 @@ whilebody.i:                                      ; preds = %merge1.i.i.i, %and.
   %19 = add i64 %12, -1
   %20 = and i64 %18, %19
   %21 = getelementptr %11, ptr %14, i64 %20
-  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %21, ptr noundef nonnull readonly align 8 dereferenceable(472) %17, i64 472, i1 false)
+  tail call void @llvm.memmove.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %21, ptr noundef nonnull readonly align 8 dereferenceable(480) %17, i64 480, i1 false)
   %22 = load i64, ptr %9, align 8
   %23 = add i64 %22, 1
   store i64 %23, ptr %9, align 8
@@ -11853,7 +11884,7 @@ merge.i:                                          ; preds = %and.rhs.i.i, %"$pow
   %28 = load ptr, ptr %3, align 8
   %29 = getelementptr %11, ptr %28, i64 %count.0.lcssa.i
   %30 = sub i64 %27, %count.0.lcssa.i
-  %31 = mul i64 %30, 472
+  %31 = mul i64 %30, 480
   tail call void @llvm.memmove.p0.p0.i64(ptr align 1 %28, ptr align 1 %29, i64 %31, i1 false)
   %32 = load i64, ptr %5, align 8
   %33 = sub i64 %32, %count.0.lcssa.i
@@ -11887,7 +11918,7 @@ condition.i.i.i:                                  ; preds = %and.lhs.true.i, %co
   br i1 %.not9.i.i, label %merge.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %"$power_above.exit.i.i"
-  %42 = mul i64 %power.0.i.i.i, 472
+  %42 = mul i64 %power.0.i.i.i, 480
   %43 = tail call ptr @malloc(i64 %42)
   %.not10.i.i = icmp eq ptr %43, null
   br i1 %.not10.i.i, label %merge.i, label %merge.i.i.i
@@ -11915,25 +11946,25 @@ forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %for
   %49 = and i64 %48, %46
   %50 = getelementptr %11, ptr %.pre.i.i.i, i64 %49
   %51 = getelementptr %11, ptr %43, i64 %i.013.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %51, ptr noundef nonnull align 8 dereferenceable(472) %50, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %51, ptr noundef nonnull align 8 dereferenceable(480) %50, i64 480, i1 false)
   %52 = or disjoint i64 %i.013.i.i.i, 1
   %53 = add i64 %52, %45
   %54 = and i64 %53, %46
   %55 = getelementptr %11, ptr %.pre.i.i.i, i64 %54
   %56 = getelementptr %11, ptr %43, i64 %52
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %56, ptr noundef nonnull align 8 dereferenceable(472) %55, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %56, ptr noundef nonnull align 8 dereferenceable(480) %55, i64 480, i1 false)
   %57 = or disjoint i64 %i.013.i.i.i, 2
   %58 = add i64 %57, %45
   %59 = and i64 %58, %46
   %60 = getelementptr %11, ptr %.pre.i.i.i, i64 %59
   %61 = getelementptr %11, ptr %43, i64 %57
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %61, ptr noundef nonnull align 8 dereferenceable(472) %60, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %61, ptr noundef nonnull align 8 dereferenceable(480) %60, i64 480, i1 false)
   %62 = or disjoint i64 %i.013.i.i.i, 3
   %63 = add i64 %62, %45
   %64 = and i64 %63, %46
   %65 = getelementptr %11, ptr %.pre.i.i.i, i64 %64
   %66 = getelementptr %11, ptr %43, i64 %62
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %66, ptr noundef nonnull align 8 dereferenceable(472) %65, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %66, ptr noundef nonnull align 8 dereferenceable(480) %65, i64 480, i1 false)
   %67 = add nuw nsw i64 %i.013.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -11951,7 +11982,7 @@ forbody.i.i.i.epil:                               ; preds = %merge1.i.i.i.loopex
   %69 = and i64 %68, %46
   %70 = getelementptr %11, ptr %.pre.i.i.i, i64 %69
   %71 = getelementptr %11, ptr %43, i64 %i.013.i.i.i.epil
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %71, ptr noundef nonnull align 8 dereferenceable(472) %70, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %71, ptr noundef nonnull align 8 dereferenceable(480) %70, i64 480, i1 false)
   %72 = add nuw nsw i64 %i.013.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -12661,7 +12692,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %forbody.i
-  %. = select i1 %2, i64 377, i64 378
+  %. = select i1 %2, i64 385, i64 386
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
   %24 = getelementptr i8, ptr %0, i64 2603
@@ -42953,7 +42984,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %53 = and i64 %52, %50
   %54 = getelementptr %11, ptr %48, i64 %53
   %55 = getelementptr %11, ptr %1, i64 %indvars.iv.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %55, ptr noundef nonnull align 8 dereferenceable(472) %54, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %55, ptr noundef nonnull align 8 dereferenceable(480) %54, i64 480, i1 false)
   %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
   %56 = load ptr, ptr %37, align 8
   %57 = load i64, ptr %45, align 8
@@ -42963,7 +42994,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
   %61 = and i64 %60, %58
   %62 = getelementptr %11, ptr %56, i64 %61
   %63 = getelementptr %11, ptr %1, i64 %indvars.iv.next.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %63, ptr noundef nonnull align 8 dereferenceable(472) %62, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %63, ptr noundef nonnull align 8 dereferenceable(480) %62, i64 480, i1 false)
   %indvars.iv.next.i.i.1 = add nuw nsw i64 %indvars.iv.i.i, 2
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
@@ -42983,7 +43014,7 @@ forbody.i.i.epil:                                 ; preds = %merge.loopexit.i.i.
   %69 = and i64 %68, %66
   %70 = getelementptr %11, ptr %64, i64 %69
   %71 = getelementptr %11, ptr %1, i64 %indvars.iv.i.i.unr
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %71, ptr noundef nonnull align 8 dereferenceable(472) %70, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %71, ptr noundef nonnull align 8 dereferenceable(480) %70, i64 480, i1 false)
   br label %merge.loopexit.i.i
 
 merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.unr-lcssa, %forbody.i.i.epil
@@ -44889,7 +44920,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
 
 and.rhs.i.i.i.i.i:                                ; preds = %"$power_above.exit.i.i.i.i.i"
-  %192 = mul i64 %power.0.i.i.i.i.i.i, 472
+  %192 = mul i64 %power.0.i.i.i.i.i.i, 480
   %193 = tail call ptr @malloc(i64 %192)
   %.not10.i.i.i.i.i = icmp eq ptr %193, null
   br i1 %.not10.i.i.i.i.i, label %then13.i.i.i.i, label %merge.i.i.i.i.i.i
@@ -44918,25 +44949,25 @@ forbody.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i
   %200 = and i64 %199, %197
   %201 = getelementptr %11, ptr %.pre.i.i.i.i.i.i, i64 %200
   %202 = getelementptr %11, ptr %193, i64 %i.013.i.i.i.i.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %202, ptr noundef nonnull align 8 dereferenceable(472) %201, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %202, ptr noundef nonnull align 8 dereferenceable(480) %201, i64 480, i1 false)
   %203 = or disjoint i64 %i.013.i.i.i.i.i.i, 1
   %204 = add i64 %203, %196
   %205 = and i64 %204, %197
   %206 = getelementptr %11, ptr %.pre.i.i.i.i.i.i, i64 %205
   %207 = getelementptr %11, ptr %193, i64 %203
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %207, ptr noundef nonnull align 8 dereferenceable(472) %206, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %207, ptr noundef nonnull align 8 dereferenceable(480) %206, i64 480, i1 false)
   %208 = or disjoint i64 %i.013.i.i.i.i.i.i, 2
   %209 = add i64 %208, %196
   %210 = and i64 %209, %197
   %211 = getelementptr %11, ptr %.pre.i.i.i.i.i.i, i64 %210
   %212 = getelementptr %11, ptr %193, i64 %208
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %212, ptr noundef nonnull align 8 dereferenceable(472) %211, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %212, ptr noundef nonnull align 8 dereferenceable(480) %211, i64 480, i1 false)
   %213 = or disjoint i64 %i.013.i.i.i.i.i.i, 3
   %214 = add i64 %213, %196
   %215 = and i64 %214, %197
   %216 = getelementptr %11, ptr %.pre.i.i.i.i.i.i, i64 %215
   %217 = getelementptr %11, ptr %193, i64 %213
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %217, ptr noundef nonnull align 8 dereferenceable(472) %216, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %217, ptr noundef nonnull align 8 dereferenceable(480) %216, i64 480, i1 false)
   %218 = add nuw nsw i64 %i.013.i.i.i.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -44954,7 +44985,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %220 = and i64 %219, %197
   %221 = getelementptr %11, ptr %.pre.i.i.i.i.i.i, i64 %220
   %222 = getelementptr %11, ptr %193, i64 %i.013.i.i.i.i.i.i.epil
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %222, ptr noundef nonnull align 8 dereferenceable(472) %221, i64 472, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %222, ptr noundef nonnull align 8 dereferenceable(480) %221, i64 480, i1 false)
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -46279,7 +46310,7 @@ forbody.lr.ph:                                    ; preds = %entry
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %num_failed.093 = phi i32 [ 0, %forbody.lr.ph ], [ %num_failed.1, %merge1 ]
-  %i.092 = phi i64 [ 0, %forbody.lr.ph ], [ %78, %merge1 ]
+  %i.092 = phi i64 [ 0, %forbody.lr.ph ], [ %81, %merge1 ]
   %13 = load ptr, ptr %2, align 8
   %14 = getelementptr ptr, ptr %13, i64 %i.092
   %15 = load ptr, ptr %14, align 8
@@ -46375,7 +46406,7 @@ then3:                                            ; preds = %"$Loop.save.exit.th
   %55 = getelementptr %11, ptr %53, i64 %54
   %56 = add i64 %54, 1
   store i64 %56, ptr %10, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %55, i8 0, i64 472, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %55, i8 0, i64 480, i1 false)
   %57 = load i64, ptr %15, align 8
   store i64 %57, ptr %55, align 8
   %58 = getelementptr i8, ptr %55, i64 8
@@ -46385,9 +46416,9 @@ then3:                                            ; preds = %"$Loop.save.exit.th
   %60 = getelementptr i8, ptr %15, i64 24
   %.val.i.i68 = load i64, ptr %60, align 8
   %61 = getelementptr i8, ptr %15, i64 40
-  %.val17.i.i = load i32, ptr %61, align 4
+  %.val19.i.i = load i32, ptr %61, align 4
   %62 = trunc i64 %.val.i.i68 to i32
-  %63 = sub i32 %62, %.val17.i.i
+  %63 = sub i32 %62, %.val19.i.i
   %64 = getelementptr i8, ptr %55, i64 24
   store i32 %63, ptr %64, align 4
   %65 = load i32, ptr %61, align 4
@@ -46402,284 +46433,296 @@ then3:                                            ; preds = %"$Loop.save.exit.th
   %71 = load i64, ptr %11, align 8
   %72 = getelementptr i8, ptr %55, i64 208
   store i64 %71, ptr %72, align 8
-  %73 = getelementptr i8, ptr %55, i64 12
-  store i32 6, ptr %73, align 4
-  %74 = getelementptr i8, ptr %55, i64 16
-  store i32 %common.ret.op.i85, ptr %74, align 4
+  %73 = getelementptr i8, ptr %15, i64 368
+  %74 = load i64, ptr %73, align 8
   %75 = getelementptr i8, ptr %55, i64 216
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
+  store i64 %74, ptr %75, align 8
+  %76 = getelementptr i8, ptr %55, i64 12
+  store i32 6, ptr %76, align 4
+  %77 = getelementptr i8, ptr %55, i64 16
+  store i32 %common.ret.op.i85, ptr %77, align 4
+  %78 = getelementptr i8, ptr %55, i64 224
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %78, i64 256, ptr nonnull @"$string.16", ptr nonnull %message)
   call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %15)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %12, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %77 = add i32 %num_failed.093, 1
+  %80 = add i32 %num_failed.093, 1
   br label %merge1
 
 merge1:                                           ; preds = %forbody, %then3, %"$Loop.save.exit"
-  %num_failed.1 = phi i32 [ %num_failed.093, %forbody ], [ %77, %then3 ], [ %num_failed.093, %"$Loop.save.exit" ]
-  %78 = add nuw nsw i64 %i.092, 1
-  %exitcond.not = icmp eq i64 %78, %4
+  %num_failed.1 = phi i32 [ %num_failed.093, %forbody ], [ %80, %then3 ], [ %num_failed.093, %"$Loop.save.exit" ]
+  %81 = add nuw nsw i64 %i.092, 1
+  %exitcond.not = icmp eq i64 %81, %4
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %merge1, %entry
   %num_failed.0.lcssa = phi i32 [ 0, %entry ], [ %num_failed.1, %merge1 ]
-  %79 = getelementptr i8, ptr %0, i64 1744
-  %80 = getelementptr i8, ptr %0, i64 1752
-  %81 = load i64, ptr %80, align 8
-  %82 = icmp sgt i64 %81, 0
-  br i1 %82, label %forbody7.lr.ph, label %merge8
+  %82 = getelementptr i8, ptr %0, i64 1744
+  %83 = getelementptr i8, ptr %0, i64 1752
+  %84 = load i64, ptr %83, align 8
+  %85 = icmp sgt i64 %84, 0
+  br i1 %85, label %forbody7.lr.ph, label %merge8
 
 forbody7.lr.ph:                                   ; preds = %merge
   %.sroa.23.0..sroa_idx.i.i.i71 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 8
   %.sroa.34.0..sroa_idx.i.i.i72 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 16
   %.sroa.45.0..sroa_idx.i.i.i73 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 24
-  %83 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 32
-  %84 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 40
-  %85 = getelementptr i8, ptr %0, i64 1696
-  %86 = getelementptr i8, ptr %0, i64 1704
-  %87 = getelementptr i8, ptr %0, i64 1928
-  %88 = getelementptr i8, ptr %0, i64 2606
+  %86 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 32
+  %87 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 40
+  %88 = getelementptr i8, ptr %0, i64 1696
+  %89 = getelementptr i8, ptr %0, i64 1704
+  %90 = getelementptr i8, ptr %0, i64 1928
+  %91 = getelementptr i8, ptr %0, i64 2606
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
   %num_failed.295 = phi i32 [ %num_failed.0.lcssa, %forbody7.lr.ph ], [ %num_failed.3, %merge11 ]
-  %i5.094 = phi i64 [ 0, %forbody7.lr.ph ], [ %134, %merge11 ]
-  %89 = load ptr, ptr %79, align 8
-  %90 = getelementptr ptr, ptr %89, i64 %i5.094
-  %91 = load ptr, ptr %90, align 8
+  %i5.094 = phi i64 [ 0, %forbody7.lr.ph ], [ %140, %merge11 ]
+  %92 = load ptr, ptr %82, align 8
+  %93 = getelementptr ptr, ptr %92, i64 %i5.094
+  %94 = load ptr, ptr %93, align 8
   store i8 0, ptr %message10, align 8
-  %92 = getelementptr i8, ptr %91, i64 12
-  %.val65 = load i32, ptr %92, align 4
-  %93 = icmp eq i32 %.val65, 3
-  br i1 %93, label %merge11, label %then12
+  %95 = getelementptr i8, ptr %94, i64 12
+  %.val65 = load i32, ptr %95, align 4
+  %96 = icmp eq i32 %.val65, 3
+  br i1 %96, label %merge11, label %then12
 
 then12:                                           ; preds = %forbody7
   %.val67 = load ptr, ptr %0, align 8
-  %94 = getelementptr i8, ptr %91, i64 120
-  %95 = load i64, ptr %94, align 8
-  %96 = trunc i64 %95 to i32
-  %97 = getelementptr i8, ptr %91, i64 80
-  %98 = load ptr, ptr %97, align 8
-  %99 = getelementptr i8, ptr %91, i64 136
-  %100 = load ptr, ptr %99, align 8
+  %97 = getelementptr i8, ptr %94, i64 120
+  %98 = load i64, ptr %97, align 8
+  %99 = trunc i64 %98 to i32
+  %100 = getelementptr i8, ptr %94, i64 80
+  %101 = load ptr, ptr %100, align 8
+  %102 = getelementptr i8, ptr %94, i64 136
+  %103 = load ptr, ptr %102, align 8
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %transfer.i.i.i70)
   store ptr null, ptr %transfer.i.i.i70, align 8
-  store i32 %96, ptr %.sroa.23.0..sroa_idx.i.i.i71, align 8
-  store ptr %98, ptr %.sroa.34.0..sroa_idx.i.i.i72, align 8
-  store ptr %100, ptr %.sroa.45.0..sroa_idx.i.i.i73, align 8
-  %101 = getelementptr i8, ptr %.val67, i64 8
-  %.val.i.i.i74 = load ptr, ptr %101, align 8
-  %102 = getelementptr i8, ptr %.val67, i64 16
-  %.val6.i.i.i75 = load ptr, ptr %102, align 8
-  %103 = getelementptr i8, ptr %.val6.i.i.i75, i64 152
-  %.val6.val.i.i.i76 = load ptr, ptr %103, align 8
+  store i32 %99, ptr %.sroa.23.0..sroa_idx.i.i.i71, align 8
+  store ptr %101, ptr %.sroa.34.0..sroa_idx.i.i.i72, align 8
+  store ptr %103, ptr %.sroa.45.0..sroa_idx.i.i.i73, align 8
+  %104 = getelementptr i8, ptr %.val67, i64 8
+  %.val.i.i.i74 = load ptr, ptr %104, align 8
+  %105 = getelementptr i8, ptr %.val67, i64 16
+  %.val6.i.i.i75 = load ptr, ptr %105, align 8
+  %106 = getelementptr i8, ptr %.val6.i.i.i75, i64 152
+  %.val6.val.i.i.i76 = load ptr, ptr %106, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i69)
   store i64 0, ptr %bytes.i.i.i.i69, align 8
-  %104 = getelementptr i8, ptr %.val.i.i.i74, i64 2024
-  %105 = call i32 %.val6.val.i.i.i76(ptr %104, ptr nonnull %bytes.i.i.i.i69)
-  %106 = load i64, ptr %bytes.i.i.i.i69, align 8
+  %107 = getelementptr i8, ptr %.val.i.i.i74, i64 2024
+  %108 = call i32 %.val6.val.i.i.i76(ptr %107, ptr nonnull %bytes.i.i.i.i69)
+  %109 = load i64, ptr %bytes.i.i.i.i69, align 8
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %bytes.i.i.i.i69)
-  store i64 %106, ptr %83, align 8
-  store i8 1, ptr %84, align 8
-  %107 = call fastcc i32 @"$RankGroup.run"(ptr %.val67, ptr nonnull @"$transfer_pages_job", ptr nonnull %transfer.i.i.i70, ptr nonnull %message10)
+  store i64 %109, ptr %86, align 8
+  store i8 1, ptr %87, align 8
+  %110 = call fastcc i32 @"$RankGroup.run"(ptr %.val67, ptr nonnull @"$transfer_pages_job", ptr nonnull %transfer.i.i.i70, ptr nonnull %message10)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %transfer.i.i.i70)
-  %108 = load ptr, ptr %99, align 8
-  call void @free(ptr %108)
-  store ptr null, ptr %99, align 8
-  %.not63 = icmp eq i32 %107, 0
+  %111 = load ptr, ptr %102, align 8
+  call void @free(ptr %111)
+  store ptr null, ptr %102, align 8
+  %.not63 = icmp eq i32 %110, 0
   br i1 %.not63, label %merge11, label %then16
 
 then16:                                           ; preds = %then12
-  %109 = load ptr, ptr %85, align 8
-  %110 = load i64, ptr %86, align 8
-  %111 = getelementptr %11, ptr %109, i64 %110
-  %112 = add i64 %110, 1
-  store i64 %112, ptr %86, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %111, i8 0, i64 472, i1 false)
-  %113 = load i64, ptr %91, align 8
-  store i64 %113, ptr %111, align 8
-  %114 = getelementptr i8, ptr %111, i64 8
-  store i32 3, ptr %114, align 4
-  %115 = getelementptr i8, ptr %111, i64 20
-  store i32 -1, ptr %115, align 4
-  %116 = getelementptr i8, ptr %91, i64 24
-  %.val.i.i77 = load i64, ptr %116, align 8
-  %117 = getelementptr i8, ptr %91, i64 40
-  %.val17.i.i78 = load i32, ptr %117, align 4
-  %118 = trunc i64 %.val.i.i77 to i32
-  %119 = sub i32 %118, %.val17.i.i78
-  %120 = getelementptr i8, ptr %111, i64 24
-  store i32 %119, ptr %120, align 4
-  %121 = load i32, ptr %117, align 4
-  %122 = getelementptr i8, ptr %111, i64 28
-  store i32 %121, ptr %122, align 4
-  %123 = getelementptr i8, ptr %91, i64 68
-  %124 = load i32, ptr %123, align 4
-  %125 = getelementptr i8, ptr %111, i64 32
+  %112 = load ptr, ptr %88, align 8
+  %113 = load i64, ptr %89, align 8
+  %114 = getelementptr %11, ptr %112, i64 %113
+  %115 = add i64 %113, 1
+  store i64 %115, ptr %89, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %114, i8 0, i64 480, i1 false)
+  %116 = load i64, ptr %94, align 8
+  store i64 %116, ptr %114, align 8
+  %117 = getelementptr i8, ptr %114, i64 8
+  store i32 3, ptr %117, align 4
+  %118 = getelementptr i8, ptr %114, i64 20
+  store i32 -1, ptr %118, align 4
+  %119 = getelementptr i8, ptr %94, i64 24
+  %.val.i.i77 = load i64, ptr %119, align 8
+  %120 = getelementptr i8, ptr %94, i64 40
+  %.val19.i.i78 = load i32, ptr %120, align 4
+  %121 = trunc i64 %.val.i.i77 to i32
+  %122 = sub i32 %121, %.val19.i.i78
+  %123 = getelementptr i8, ptr %114, i64 24
+  store i32 %122, ptr %123, align 4
+  %124 = load i32, ptr %120, align 4
+  %125 = getelementptr i8, ptr %114, i64 28
   store i32 %124, ptr %125, align 4
-  %126 = getelementptr i8, ptr %111, i64 36
-  store i32 -1, ptr %126, align 4
-  %127 = load i64, ptr %87, align 8
-  %128 = getelementptr i8, ptr %111, i64 208
-  store i64 %127, ptr %128, align 8
-  %129 = getelementptr i8, ptr %111, i64 12
-  store i32 6, ptr %129, align 4
-  %130 = getelementptr i8, ptr %111, i64 16
-  store i32 %107, ptr %130, align 4
-  %131 = getelementptr i8, ptr %111, i64 216
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %131, i64 256, ptr nonnull @"$string.16", ptr nonnull %message10)
-  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %91)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %88, ptr noundef nonnull align 8 dereferenceable(1024) %message10, i64 1024, i1 false)
-  %133 = add i32 %num_failed.295, 1
+  %126 = getelementptr i8, ptr %94, i64 68
+  %127 = load i32, ptr %126, align 4
+  %128 = getelementptr i8, ptr %114, i64 32
+  store i32 %127, ptr %128, align 4
+  %129 = getelementptr i8, ptr %114, i64 36
+  store i32 -1, ptr %129, align 4
+  %130 = load i64, ptr %90, align 8
+  %131 = getelementptr i8, ptr %114, i64 208
+  store i64 %130, ptr %131, align 8
+  %132 = getelementptr i8, ptr %94, i64 368
+  %133 = load i64, ptr %132, align 8
+  %134 = getelementptr i8, ptr %114, i64 216
+  store i64 %133, ptr %134, align 8
+  %135 = getelementptr i8, ptr %114, i64 12
+  store i32 6, ptr %135, align 4
+  %136 = getelementptr i8, ptr %114, i64 16
+  store i32 %110, ptr %136, align 4
+  %137 = getelementptr i8, ptr %114, i64 224
+  %138 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 256, ptr nonnull @"$string.16", ptr nonnull %message10)
+  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %94)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %91, ptr noundef nonnull align 8 dereferenceable(1024) %message10, i64 1024, i1 false)
+  %139 = add i32 %num_failed.295, 1
   br label %merge11
 
 merge11:                                          ; preds = %forbody7, %then16, %then12
-  %num_failed.3 = phi i32 [ %num_failed.295, %forbody7 ], [ %133, %then16 ], [ %num_failed.295, %then12 ]
-  %134 = add nuw nsw i64 %i5.094, 1
-  %exitcond100.not = icmp eq i64 %134, %81
+  %num_failed.3 = phi i32 [ %num_failed.295, %forbody7 ], [ %139, %then16 ], [ %num_failed.295, %then12 ]
+  %140 = add nuw nsw i64 %i5.094, 1
+  %exitcond100.not = icmp eq i64 %140, %84
   br i1 %exitcond100.not, label %merge8, label %forbody7
 
 merge8:                                           ; preds = %merge11, %merge
   %num_failed.2.lcssa = phi i32 [ %num_failed.0.lcssa, %merge ], [ %num_failed.3, %merge11 ]
-  %135 = getelementptr i8, ptr %0, i64 1768
-  %136 = getelementptr i8, ptr %0, i64 1776
-  %137 = load i64, ptr %136, align 8
-  %138 = icmp sgt i64 %137, 0
-  br i1 %138, label %forbody20.lr.ph, label %merge21
+  %141 = getelementptr i8, ptr %0, i64 1768
+  %142 = getelementptr i8, ptr %0, i64 1776
+  %143 = load i64, ptr %142, align 8
+  %144 = icmp sgt i64 %143, 0
+  br i1 %144, label %forbody20.lr.ph, label %merge21
 
 forbody20.lr.ph:                                  ; preds = %merge8
-  %139 = getelementptr inbounds i8, ptr %args.i.i, i64 8
-  %140 = getelementptr inbounds i8, ptr %args.i.i, i64 12
-  %141 = getelementptr inbounds i8, ptr %args.i.i, i64 16
-  %142 = getelementptr inbounds i8, ptr %args.i.i, i64 24
-  %143 = getelementptr inbounds i8, ptr %args.i.i, i64 32
-  %144 = getelementptr inbounds i8, ptr %args.i.i, i64 36
-  %145 = getelementptr inbounds i8, ptr %args.i19.i, i64 8
-  %146 = getelementptr inbounds i8, ptr %args.i19.i, i64 12
-  %147 = getelementptr inbounds i8, ptr %args.i19.i, i64 16
-  %148 = getelementptr inbounds i8, ptr %args.i19.i, i64 24
-  %149 = getelementptr inbounds i8, ptr %args.i19.i, i64 32
-  %150 = getelementptr inbounds i8, ptr %args.i19.i, i64 36
-  %151 = getelementptr i8, ptr %0, i64 1696
-  %152 = getelementptr i8, ptr %0, i64 1704
-  %153 = getelementptr i8, ptr %0, i64 1928
-  %154 = getelementptr i8, ptr %0, i64 2606
+  %145 = getelementptr inbounds i8, ptr %args.i.i, i64 8
+  %146 = getelementptr inbounds i8, ptr %args.i.i, i64 12
+  %147 = getelementptr inbounds i8, ptr %args.i.i, i64 16
+  %148 = getelementptr inbounds i8, ptr %args.i.i, i64 24
+  %149 = getelementptr inbounds i8, ptr %args.i.i, i64 32
+  %150 = getelementptr inbounds i8, ptr %args.i.i, i64 36
+  %151 = getelementptr inbounds i8, ptr %args.i19.i, i64 8
+  %152 = getelementptr inbounds i8, ptr %args.i19.i, i64 12
+  %153 = getelementptr inbounds i8, ptr %args.i19.i, i64 16
+  %154 = getelementptr inbounds i8, ptr %args.i19.i, i64 24
+  %155 = getelementptr inbounds i8, ptr %args.i19.i, i64 32
+  %156 = getelementptr inbounds i8, ptr %args.i19.i, i64 36
+  %157 = getelementptr i8, ptr %0, i64 1696
+  %158 = getelementptr i8, ptr %0, i64 1704
+  %159 = getelementptr i8, ptr %0, i64 1928
+  %160 = getelementptr i8, ptr %0, i64 2606
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
-  %i18.098 = phi i64 [ 0, %forbody20.lr.ph ], [ %202, %merge24 ]
+  %i18.098 = phi i64 [ 0, %forbody20.lr.ph ], [ %211, %merge24 ]
   %num_failed.497 = phi i32 [ %num_failed.2.lcssa, %forbody20.lr.ph ], [ %num_failed.5, %merge24 ]
-  %155 = load ptr, ptr %135, align 8
-  %156 = getelementptr ptr, ptr %155, i64 %i18.098
-  %157 = load ptr, ptr %156, align 8
+  %161 = load ptr, ptr %141, align 8
+  %162 = getelementptr ptr, ptr %161, i64 %i18.098
+  %163 = load ptr, ptr %162, align 8
   store i8 0, ptr %message23, align 8
-  %158 = getelementptr i8, ptr %157, i64 12
-  %.val = load i32, ptr %158, align 4
-  %159 = icmp eq i32 %.val, 3
-  br i1 %159, label %merge24, label %then25
+  %164 = getelementptr i8, ptr %163, i64 12
+  %.val = load i32, ptr %164, align 4
+  %165 = icmp eq i32 %.val, 3
+  br i1 %165, label %merge24, label %then25
 
 then25:                                           ; preds = %forbody20
-  %160 = load ptr, ptr %0, align 8
-  %161 = getelementptr i8, ptr %157, i64 72
-  %162 = load i32, ptr %161, align 4
-  %163 = getelementptr i8, ptr %157, i64 40
-  %164 = load i32, ptr %163, align 4
-  %165 = getelementptr i8, ptr %157, i64 16
-  %166 = load ptr, ptr %165, align 8
+  %166 = load ptr, ptr %0, align 8
+  %167 = getelementptr i8, ptr %163, i64 72
+  %168 = load i32, ptr %167, align 4
+  %169 = getelementptr i8, ptr %163, i64 40
+  %170 = load i32, ptr %169, align 4
+  %171 = getelementptr i8, ptr %163, i64 16
+  %172 = load ptr, ptr %171, align 8
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i.i)
   store ptr null, ptr %args.i.i, align 8
-  store i32 0, ptr %139, align 8
-  store i32 %162, ptr %140, align 4
-  store i32 %164, ptr %141, align 8
-  store ptr %166, ptr %142, align 8
-  store i32 1, ptr %143, align 8
-  store i32 1, ptr %144, align 4
-  %167 = call fastcc i32 @"$RankGroup.run"(ptr %160, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i.i, ptr nonnull %message23)
+  store i32 0, ptr %145, align 8
+  store i32 %168, ptr %146, align 4
+  store i32 %170, ptr %147, align 8
+  store ptr %172, ptr %148, align 8
+  store i32 1, ptr %149, align 8
+  store i32 1, ptr %150, align 4
+  %173 = call fastcc i32 @"$RankGroup.run"(ptr %166, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i.i, ptr nonnull %message23)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i.i)
-  %.not.i = icmp eq i32 %167, 0
+  %.not.i = icmp eq i32 %173, 0
   br i1 %.not.i, label %merge.i80, label %then29
 
 merge.i80:                                        ; preds = %then25
-  %168 = getelementptr i8, ptr %157, i64 24
-  %.val17.i = load i64, ptr %168, align 8
-  %.val18.i = load i32, ptr %163, align 4
-  %169 = trunc i64 %.val17.i to i32
-  %170 = icmp eq i32 %.val18.i, %169
-  br i1 %170, label %merge24, label %"$Loop.recount.exit"
+  %174 = getelementptr i8, ptr %163, i64 24
+  %.val17.i = load i64, ptr %174, align 8
+  %.val18.i = load i32, ptr %169, align 4
+  %175 = trunc i64 %.val17.i to i32
+  %176 = icmp eq i32 %.val18.i, %175
+  br i1 %176, label %merge24, label %"$Loop.recount.exit"
 
 "$Loop.recount.exit":                             ; preds = %merge.i80
-  %171 = sub i32 %169, %.val18.i
-  %172 = load ptr, ptr %0, align 8
-  %173 = load i32, ptr %161, align 4
-  %174 = load ptr, ptr %165, align 8
-  %175 = sext i32 %.val18.i to i64
-  %176 = getelementptr i32, ptr %174, i64 %175
+  %177 = sub i32 %175, %.val18.i
+  %178 = load ptr, ptr %0, align 8
+  %179 = load i32, ptr %167, align 4
+  %180 = load ptr, ptr %171, align 8
+  %181 = sext i32 %.val18.i to i64
+  %182 = getelementptr i32, ptr %180, i64 %181
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %args.i19.i)
   store ptr null, ptr %args.i19.i, align 8
-  store i32 0, ptr %145, align 8
-  store i32 %173, ptr %146, align 4
-  store i32 %171, ptr %147, align 8
-  store ptr %176, ptr %148, align 8
-  store i32 0, ptr %149, align 8
-  store i32 0, ptr %150, align 4
-  %177 = call fastcc i32 @"$RankGroup.run"(ptr %172, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i19.i, ptr nonnull %message23)
+  store i32 0, ptr %151, align 8
+  store i32 %179, ptr %152, align 4
+  store i32 %177, ptr %153, align 8
+  store ptr %182, ptr %154, align 8
+  store i32 0, ptr %155, align 8
+  store i32 0, ptr %156, align 4
+  %183 = call fastcc i32 @"$RankGroup.run"(ptr %178, ptr nonnull @"$count_tokens_job", ptr nonnull %args.i19.i, ptr nonnull %message23)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %args.i19.i)
-  %.not = icmp eq i32 %177, 0
+  %.not = icmp eq i32 %183, 0
   br i1 %.not, label %merge24, label %then29
 
 then29:                                           ; preds = %then25, %"$Loop.recount.exit"
-  %common.ret.op.i7991 = phi i32 [ %177, %"$Loop.recount.exit" ], [ %167, %then25 ]
-  %178 = load ptr, ptr %151, align 8
-  %179 = load i64, ptr %152, align 8
-  %180 = getelementptr %11, ptr %178, i64 %179
-  %181 = add i64 %179, 1
-  store i64 %181, ptr %152, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %180, i8 0, i64 472, i1 false)
-  %182 = load i64, ptr %157, align 8
-  store i64 %182, ptr %180, align 8
-  %183 = getelementptr i8, ptr %180, i64 8
-  store i32 3, ptr %183, align 4
-  %184 = getelementptr i8, ptr %180, i64 20
-  store i32 -1, ptr %184, align 4
-  %185 = getelementptr i8, ptr %157, i64 24
-  %.val.i.i81 = load i64, ptr %185, align 8
-  %.val17.i.i82 = load i32, ptr %163, align 4
-  %186 = trunc i64 %.val.i.i81 to i32
-  %187 = sub i32 %186, %.val17.i.i82
-  %188 = getelementptr i8, ptr %180, i64 24
-  store i32 %187, ptr %188, align 4
-  %189 = load i32, ptr %163, align 4
-  %190 = getelementptr i8, ptr %180, i64 28
-  store i32 %189, ptr %190, align 4
-  %191 = getelementptr i8, ptr %157, i64 68
-  %192 = load i32, ptr %191, align 4
-  %193 = getelementptr i8, ptr %180, i64 32
-  store i32 %192, ptr %193, align 4
-  %194 = getelementptr i8, ptr %180, i64 36
-  store i32 -1, ptr %194, align 4
-  %195 = load i64, ptr %153, align 8
-  %196 = getelementptr i8, ptr %180, i64 208
-  store i64 %195, ptr %196, align 8
-  %197 = getelementptr i8, ptr %180, i64 12
-  store i32 6, ptr %197, align 4
-  %198 = getelementptr i8, ptr %180, i64 16
-  store i32 %common.ret.op.i7991, ptr %198, align 4
-  %199 = getelementptr i8, ptr %180, i64 216
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 256, ptr nonnull @"$string.16", ptr nonnull %message23)
-  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %157)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %154, ptr noundef nonnull align 8 dereferenceable(1024) %message23, i64 1024, i1 false)
-  %201 = add i32 %num_failed.497, 1
+  %common.ret.op.i7991 = phi i32 [ %183, %"$Loop.recount.exit" ], [ %173, %then25 ]
+  %184 = load ptr, ptr %157, align 8
+  %185 = load i64, ptr %158, align 8
+  %186 = getelementptr %11, ptr %184, i64 %185
+  %187 = add i64 %185, 1
+  store i64 %187, ptr %158, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %186, i8 0, i64 480, i1 false)
+  %188 = load i64, ptr %163, align 8
+  store i64 %188, ptr %186, align 8
+  %189 = getelementptr i8, ptr %186, i64 8
+  store i32 3, ptr %189, align 4
+  %190 = getelementptr i8, ptr %186, i64 20
+  store i32 -1, ptr %190, align 4
+  %191 = getelementptr i8, ptr %163, i64 24
+  %.val.i.i81 = load i64, ptr %191, align 8
+  %.val19.i.i82 = load i32, ptr %169, align 4
+  %192 = trunc i64 %.val.i.i81 to i32
+  %193 = sub i32 %192, %.val19.i.i82
+  %194 = getelementptr i8, ptr %186, i64 24
+  store i32 %193, ptr %194, align 4
+  %195 = load i32, ptr %169, align 4
+  %196 = getelementptr i8, ptr %186, i64 28
+  store i32 %195, ptr %196, align 4
+  %197 = getelementptr i8, ptr %163, i64 68
+  %198 = load i32, ptr %197, align 4
+  %199 = getelementptr i8, ptr %186, i64 32
+  store i32 %198, ptr %199, align 4
+  %200 = getelementptr i8, ptr %186, i64 36
+  store i32 -1, ptr %200, align 4
+  %201 = load i64, ptr %159, align 8
+  %202 = getelementptr i8, ptr %186, i64 208
+  store i64 %201, ptr %202, align 8
+  %203 = getelementptr i8, ptr %163, i64 368
+  %204 = load i64, ptr %203, align 8
+  %205 = getelementptr i8, ptr %186, i64 216
+  store i64 %204, ptr %205, align 8
+  %206 = getelementptr i8, ptr %186, i64 12
+  store i32 6, ptr %206, align 4
+  %207 = getelementptr i8, ptr %186, i64 16
+  store i32 %common.ret.op.i7991, ptr %207, align 4
+  %208 = getelementptr i8, ptr %186, i64 224
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %208, i64 256, ptr nonnull @"$string.16", ptr nonnull %message23)
+  call fastcc void @"$Scheduler.retire"(ptr %1, ptr nonnull %163)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %160, ptr noundef nonnull align 8 dereferenceable(1024) %message23, i64 1024, i1 false)
+  %210 = add i32 %num_failed.497, 1
   br label %merge24
 
 merge24:                                          ; preds = %merge.i80, %forbody20, %then29, %"$Loop.recount.exit"
-  %num_failed.5 = phi i32 [ %num_failed.497, %forbody20 ], [ %201, %then29 ], [ %num_failed.497, %"$Loop.recount.exit" ], [ %num_failed.497, %merge.i80 ]
-  %202 = add nuw nsw i64 %i18.098, 1
-  %exitcond101.not = icmp eq i64 %202, %137
+  %num_failed.5 = phi i32 [ %num_failed.497, %forbody20 ], [ %210, %then29 ], [ %num_failed.497, %"$Loop.recount.exit" ], [ %num_failed.497, %merge.i80 ]
+  %211 = add nuw nsw i64 %i18.098, 1
+  %exitcond101.not = icmp eq i64 %211, %143
   br i1 %exitcond101.not, label %merge21, label %forbody20
 
 merge21:                                          ; preds = %merge24, %merge8
   %num_failed.4.lcssa = phi i32 [ %num_failed.2.lcssa, %merge8 ], [ %num_failed.5, %merge24 ]
   store i64 0, ptr %3, align 8
-  store i64 0, ptr %80, align 8
-  store i64 0, ptr %136, align 8
+  store i64 0, ptr %83, align 8
+  store i64 0, ptr %142, align 8
   ret i32 %num_failed.4.lcssa
 }
 
@@ -47261,7 +47304,7 @@ then.i24.i.i.i:                                   ; preds = %merge4.i.i.i
   %113 = load i32, ptr %73, align 4
   %114 = add i32 %113, 1
   store i32 %114, ptr %73, align 4
-  %115 = getelementptr i8, ptr %57, i64 368
+  %115 = getelementptr i8, ptr %57, i64 376
   store i64 %94, ptr %115, align 8
   store i8 1, ptr %47, align 1
   br label %merge1.i.i
@@ -47713,7 +47756,7 @@ merge30.i.i.i:                                    ; preds = %merge21.i.i.i
   br i1 %.not.i24.i, label %merge.i.i, label %"$Loop.submit.exit"
 
 merge.i.i:                                        ; preds = %"$request.check.exit.i.i"
-  %calloc.i.i.i = tail call dereferenceable_or_null(392) ptr @calloc(i64 1, i64 392)
+  %calloc.i.i.i = tail call dereferenceable_or_null(400) ptr @calloc(i64 1, i64 400)
   %cond68.i.i = icmp eq ptr %calloc.i.i.i, null
   br i1 %cond68.i.i, label %merge4.i.i, label %then.i48.i.i
 
@@ -47966,7 +48009,7 @@ else.i.i.i.i:                                     ; preds = %and.rhs.i.i.i
   %240 = load i32, ptr %239, align 4
   %241 = add i32 %240, 1
   store i32 %241, ptr %239, align 4
-  %242 = getelementptr i8, ptr %calloc.i.i.i, i64 368
+  %242 = getelementptr i8, ptr %calloc.i.i.i, i64 376
   store i64 0, ptr %242, align 8
   %243 = getelementptr i8, ptr %calloc.i.i.i, i64 348
   %244 = load i32, ptr %243, align 4
@@ -47974,7 +48017,7 @@ else.i.i.i.i:                                     ; preds = %and.rhs.i.i.i
   br i1 %245, label %and.lhs.true.i.i.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
 
 then.i8.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i.i
-  %246 = getelementptr i8, ptr %calloc.i.i.i, i64 376
+  %246 = getelementptr i8, ptr %calloc.i.i.i, i64 384
   store i8 0, ptr %246, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i"
 
@@ -49380,7 +49423,7 @@ condition.i.i.i.i:                                ; preds = %condition.i, %condi
   br i1 %.not9.i.i.i, label %"$EventRing.make_room.exit.i.i", label %and.rhs.i.i.i
 
 and.rhs.i.i.i:                                    ; preds = %"$power_above.exit.i.i.i"
-  %63 = mul i64 %power.0.i.i.i.i, 472
+  %63 = mul i64 %power.0.i.i.i.i, 480
   %64 = call ptr @malloc(i64 %63)
   %.not10.i.i.i = icmp eq ptr %64, null
   br i1 %.not10.i.i.i, label %"$EventRing.make_room.exit.i.i", label %merge.i.i.i.i
@@ -49408,25 +49451,25 @@ forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %f
   %70 = and i64 %69, %67
   %71 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %70
   %72 = getelementptr %11, ptr %64, i64 %i.013.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %72, ptr noundef nonnull align 8 dereferenceable(472) %71, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %72, ptr noundef nonnull align 8 dereferenceable(480) %71, i64 480, i1 false)
   %73 = or disjoint i64 %i.013.i.i.i.i, 1
   %74 = add i64 %73, %66
   %75 = and i64 %74, %67
   %76 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %75
   %77 = getelementptr %11, ptr %64, i64 %73
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %77, ptr noundef nonnull align 8 dereferenceable(472) %76, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %77, ptr noundef nonnull align 8 dereferenceable(480) %76, i64 480, i1 false)
   %78 = or disjoint i64 %i.013.i.i.i.i, 2
   %79 = add i64 %78, %66
   %80 = and i64 %79, %67
   %81 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %80
   %82 = getelementptr %11, ptr %64, i64 %78
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %82, ptr noundef nonnull align 8 dereferenceable(472) %81, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %82, ptr noundef nonnull align 8 dereferenceable(480) %81, i64 480, i1 false)
   %83 = or disjoint i64 %i.013.i.i.i.i, 3
   %84 = add i64 %83, %66
   %85 = and i64 %84, %67
   %86 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %85
   %87 = getelementptr %11, ptr %64, i64 %83
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %87, ptr noundef nonnull align 8 dereferenceable(472) %86, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %87, ptr noundef nonnull align 8 dereferenceable(480) %86, i64 480, i1 false)
   %88 = add nuw nsw i64 %i.013.i.i.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -49444,7 +49487,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %90 = and i64 %89, %67
   %91 = getelementptr %11, ptr %.pre.i.i.i.i, i64 %90
   %92 = getelementptr %11, ptr %64, i64 %i.013.i.i.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %92, ptr noundef nonnull align 8 dereferenceable(472) %91, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %92, ptr noundef nonnull align 8 dereferenceable(480) %91, i64 480, i1 false)
   %93 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -49527,7 +49570,7 @@ condition.i.i22.i.i:                              ; preds = %"$threads.wait_unti
   br i1 %.not9.i25.i.i, label %"$EventRing.make_room.exit35.i.i", label %and.rhs.i26.i.i
 
 and.rhs.i26.i.i:                                  ; preds = %"$power_above.exit.i24.i.i"
-  %118 = mul i64 %power.0.i.i23.i.i, 472
+  %118 = mul i64 %power.0.i.i23.i.i, 480
   %119 = call ptr @malloc(i64 %118)
   %.not10.i27.i.i = icmp eq ptr %119, null
   br i1 %.not10.i27.i.i, label %"$EventRing.make_room.exit35.i.i", label %merge.i.i28.i.i
@@ -49555,25 +49598,25 @@ forbody.i.i32.i.i:                                ; preds = %forbody.i.i32.i.i, 
   %125 = and i64 %124, %122
   %126 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %125
   %127 = getelementptr %11, ptr %119, i64 %i.013.i.i33.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %127, ptr noundef nonnull align 8 dereferenceable(472) %126, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %127, ptr noundef nonnull align 8 dereferenceable(480) %126, i64 480, i1 false)
   %128 = or disjoint i64 %i.013.i.i33.i.i, 1
   %129 = add i64 %128, %121
   %130 = and i64 %129, %122
   %131 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %130
   %132 = getelementptr %11, ptr %119, i64 %128
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %132, ptr noundef nonnull align 8 dereferenceable(472) %131, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %132, ptr noundef nonnull align 8 dereferenceable(480) %131, i64 480, i1 false)
   %133 = or disjoint i64 %i.013.i.i33.i.i, 2
   %134 = add i64 %133, %121
   %135 = and i64 %134, %122
   %136 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %135
   %137 = getelementptr %11, ptr %119, i64 %133
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %137, ptr noundef nonnull align 8 dereferenceable(472) %136, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %137, ptr noundef nonnull align 8 dereferenceable(480) %136, i64 480, i1 false)
   %138 = or disjoint i64 %i.013.i.i33.i.i, 3
   %139 = add i64 %138, %121
   %140 = and i64 %139, %122
   %141 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %140
   %142 = getelementptr %11, ptr %119, i64 %138
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %142, ptr noundef nonnull align 8 dereferenceable(472) %141, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %142, ptr noundef nonnull align 8 dereferenceable(480) %141, i64 480, i1 false)
   %143 = add nuw nsw i64 %i.013.i.i33.i.i, 4
   %niter5.next.3 = add i64 %niter5, 4
   %niter5.ncmp.3 = icmp eq i64 %niter5.next.3, %unroll_iter4
@@ -49591,7 +49634,7 @@ forbody.i.i32.i.i.epil:                           ; preds = %merge1.i.i30.i.i.lo
   %145 = and i64 %144, %122
   %146 = getelementptr %11, ptr %.pre.i.i29.i.i, i64 %145
   %147 = getelementptr %11, ptr %119, i64 %i.013.i.i33.i.i.epil
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(472) %147, ptr noundef nonnull align 8 dereferenceable(472) %146, i64 472, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(480) %147, ptr noundef nonnull align 8 dereferenceable(480) %146, i64 480, i1 false)
   %148 = add nuw nsw i64 %i.013.i.i33.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
@@ -49826,7 +49869,7 @@ forbody.i.i.i15.i:                                ; preds = %"$Sequence.take_mas
   br i1 %241, label %and.lhs.true.i.i17.i.i.i, label %"$Sequence.take_mask.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i17.i.i.i
-  %242 = getelementptr i8, ptr %236, i64 376
+  %242 = getelementptr i8, ptr %236, i64 384
   store i8 0, ptr %242, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i"
 
@@ -49834,7 +49877,7 @@ and.lhs.true.i.i17.i.i.i:                         ; preds = %forbody.i.i.i15.i
   %243 = load i64, ptr %34, align 8
   %244 = sdiv i64 %243, 4
   %245 = add i64 %244, %243
-  %246 = getelementptr i8, ptr %236, i64 368
+  %246 = getelementptr i8, ptr %236, i64 376
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %236, i64 360
   %249 = load i64, ptr %248, align 8
@@ -49859,7 +49902,7 @@ and.lhs.true.i.i17.i.i.i.1:                       ; preds = %"$Sequence.take_mas
   %260 = load i64, ptr %34, align 8
   %261 = sdiv i64 %260, 4
   %262 = add i64 %261, %260
-  %263 = getelementptr i8, ptr %254, i64 368
+  %263 = getelementptr i8, ptr %254, i64 376
   %264 = load i64, ptr %263, align 8
   %265 = getelementptr i8, ptr %254, i64 360
   %266 = load i64, ptr %265, align 8
@@ -49868,7 +49911,7 @@ and.lhs.true.i.i17.i.i.i.1:                       ; preds = %"$Sequence.take_mas
   br i1 %.not.i.i.i.i.i.1, label %"$Sequence.take_mask.exit.i.i.i.i.1", label %then.i.i.i.i.i.1
 
 then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i17.i.i.i.1
-  %268 = getelementptr i8, ptr %254, i64 376
+  %268 = getelementptr i8, ptr %254, i64 384
   store i8 0, ptr %268, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.1"
 
@@ -49899,7 +49942,7 @@ and.lhs.true.i.i17.i.i.i.epil:                    ; preds = %forbody.i.i.i15.i.e
   %278 = load i64, ptr %34, align 8
   %279 = sdiv i64 %278, 4
   %280 = add i64 %279, %278
-  %281 = getelementptr i8, ptr %272, i64 368
+  %281 = getelementptr i8, ptr %272, i64 376
   %282 = load i64, ptr %281, align 8
   %283 = getelementptr i8, ptr %272, i64 360
   %284 = load i64, ptr %283, align 8
@@ -49908,7 +49951,7 @@ and.lhs.true.i.i17.i.i.i.epil:                    ; preds = %forbody.i.i.i15.i.e
   br i1 %.not.i.i.i.i.i.epil, label %"$Sequence.take_mask.exit.i.i.i.i.epil", label %then.i.i.i.i.i.epil
 
 then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i17.i.i.i.epil
-  %286 = getelementptr i8, ptr %272, i64 376
+  %286 = getelementptr i8, ptr %272, i64 384
   store i8 0, ptr %286, align 1
   br label %"$Sequence.take_mask.exit.i.i.i.i.epil"
 
@@ -49928,7 +49971,7 @@ then.i.i13.i:                                     ; preds = %and.lhs.true.i.i.i
   br i1 %290, label %forbody.i20.i.i.i, label %"$Loop.obey_all.exit.i.i.i"
 
 forbody.i20.i.i.i:                                ; preds = %then.i.i13.i, %"$Loop.obey.exit.i.i.i.i"
-  %i.05.i.i.i.i = phi i64 [ %327, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i13.i ]
+  %i.05.i.i.i.i = phi i64 [ %330, %"$Loop.obey.exit.i.i.i.i" ], [ 0, %then.i.i13.i ]
   %291 = load ptr, ptr %36, align 8
   %292 = getelementptr ptr, ptr %291, i64 %i.05.i.i.i.i
   %293 = load ptr, ptr %292, align 8
@@ -49938,7 +49981,7 @@ forbody.i20.i.i.i:                                ; preds = %then.i.i13.i, %"$Lo
   br i1 %295, label %"$Loop.obey.exit.i.i.i.i", label %merge.i.i.i.i.i
 
 merge.i.i.i.i.i:                                  ; preds = %forbody.i20.i.i.i
-  %296 = getelementptr i8, ptr %293, i64 377
+  %296 = getelementptr i8, ptr %293, i64 385
   %297 = load i8, ptr %296, align 1
   %298 = trunc i8 %297 to i1
   br i1 %298, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
@@ -49949,7 +49992,7 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   %301 = getelementptr %11, ptr %299, i64 %300
   %302 = add i64 %300, 1
   store i64 %302, ptr %39, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %301, i8 0, i64 472, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %301, i8 0, i64 480, i1 false)
   %303 = load i64, ptr %293, align 8
   store i64 %303, ptr %301, align 8
   %304 = getelementptr i8, ptr %301, i64 8
@@ -49959,9 +50002,9 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   %306 = getelementptr i8, ptr %293, i64 24
   %.val.i.i.i.i.i.i.i = load i64, ptr %306, align 8
   %307 = getelementptr i8, ptr %293, i64 40
-  %.val17.i.i.i.i.i.i.i = load i32, ptr %307, align 4
+  %.val19.i.i.i.i.i.i.i = load i32, ptr %307, align 4
   %308 = trunc i64 %.val.i.i.i.i.i.i.i to i32
-  %309 = sub i32 %308, %.val17.i.i.i.i.i.i.i
+  %309 = sub i32 %308, %.val19.i.i.i.i.i.i.i
   %310 = getelementptr i8, ptr %301, i64 24
   store i32 %309, ptr %310, align 4
   %311 = load i32, ptr %307, align 4
@@ -49976,20 +50019,24 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   %317 = load i64, ptr %26, align 8
   %318 = getelementptr i8, ptr %301, i64 208
   store i64 %317, ptr %318, align 8
-  %319 = getelementptr i8, ptr %301, i64 12
-  store i32 4, ptr %319, align 4
-  %320 = load i64, ptr %40, align 8
-  %321 = add i64 %320, 1
-  store i64 %321, ptr %40, align 8
+  %319 = getelementptr i8, ptr %293, i64 368
+  %320 = load i64, ptr %319, align 8
+  %321 = getelementptr i8, ptr %301, i64 216
+  store i64 %320, ptr %321, align 8
+  %322 = getelementptr i8, ptr %301, i64 12
+  store i32 4, ptr %322, align 4
+  %323 = load i64, ptr %40, align 8
+  %324 = add i64 %323, 1
+  store i64 %324, ptr %40, align 8
   call fastcc void @"$Scheduler.retire"(ptr %25, ptr nonnull %293)
   br label %merge1.i.i.i.i.i
 
 else3.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
-  %322 = getelementptr i8, ptr %293, i64 378
-  %323 = load i8, ptr %322, align 1
-  %324 = trunc i8 %323 to i1
-  %325 = icmp eq i32 %.val.i.i.i.i.i, 1
-  %or.cond.i.i.i.i.i = and i1 %325, %324
+  %325 = getelementptr i8, ptr %293, i64 386
+  %326 = load i8, ptr %325, align 1
+  %327 = trunc i8 %326 to i1
+  %328 = icmp eq i32 %.val.i.i.i.i.i, 1
+  %or.cond.i.i.i.i.i = and i1 %328, %327
   br i1 %or.cond.i.i.i.i.i, label %then4.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else3.i.i.i.i.i
@@ -49997,13 +50044,13 @@ then4.i.i.i.i.i:                                  ; preds = %else3.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %326 = getelementptr i8, ptr %293, i64 378
-  store i8 0, ptr %326, align 1
+  %329 = getelementptr i8, ptr %293, i64 386
+  store i8 0, ptr %329, align 1
   br label %"$Loop.obey.exit.i.i.i.i"
 
 "$Loop.obey.exit.i.i.i.i":                        ; preds = %merge1.i.i.i.i.i, %forbody.i20.i.i.i
-  %327 = add nuw nsw i64 %i.05.i.i.i.i, 1
-  %exitcond.not.i21.i.i.i = icmp eq i64 %327, %289
+  %330 = add nuw nsw i64 %i.05.i.i.i.i, 1
+  %exitcond.not.i21.i.i.i = icmp eq i64 %330, %289
   br i1 %exitcond.not.i21.i.i.i, label %"$Loop.obey_all.exit.i.i.i", label %forbody.i20.i.i.i
 
 "$Loop.obey_all.exit.i.i.i":                      ; preds = %"$Loop.obey.exit.i.i.i.i", %then.i.i13.i
@@ -50012,220 +50059,220 @@ merge1.i.i.i.i.i:                                 ; preds = %then4.i.i.i.i.i, %e
 
 and.lhs.true.i.i.i:                               ; preds = %"$Loop.take_masks.exit.i.i.i"
   %.val.i.i.i = load i64, ptr %35, align 8
-  %328 = icmp sgt i64 %.val.i.i.i, 0
-  br i1 %328, label %"$Loop.take_orders.exit.i.i", label %then.i.i13.i
+  %331 = icmp sgt i64 %.val.i.i.i, 0
+  br i1 %331, label %"$Loop.take_orders.exit.i.i", label %then.i.i13.i
 
 "$Loop.take_orders.exit.i.i":                     ; preds = %and.lhs.true.i.i.i, %"$Loop.obey_all.exit.i.i.i", %"$Loop.take_masks.exit.i.i.i"
-  %329 = call i32 @pthread_mutex_unlock(ptr %1)
+  %332 = call i32 @pthread_mutex_unlock(ptr %1)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
-  %330 = load i8, ptr %41, align 1
-  %331 = trunc i8 %330 to i1
-  br i1 %331, label %merge.i.i13.i.i, label %else3.i.i
+  %333 = load i8, ptr %41, align 1
+  %334 = trunc i8 %333 to i1
+  br i1 %334, label %merge.i.i13.i.i, label %else3.i.i
 
 merge.i.i13.i.i:                                  ; preds = %"$Loop.take_orders.exit.i.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  %332 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
-  %333 = load i64, ptr %time.i.i.i.i.i, align 8
-  %334 = mul i64 %333, 1000000000
-  %335 = load i64, ptr %42, align 8
-  %336 = add i64 %334, %335
+  %335 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i.i)
+  %336 = load i64, ptr %time.i.i.i.i.i, align 8
+  %337 = mul i64 %336, 1000000000
+  %338 = load i64, ptr %42, align 8
+  %339 = add i64 %337, %338
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i.i)
-  call fastcc void @"$Scheduler.expire"(ptr %25, i64 %336)
-  %337 = load i64, ptr %35, align 8
-  %338 = icmp sgt i64 %337, 0
-  br i1 %338, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
+  call fastcc void @"$Scheduler.expire"(ptr %25, i64 %339)
+  %340 = load i64, ptr %35, align 8
+  %341 = icmp sgt i64 %340, 0
+  br i1 %341, label %forbody.lr.ph.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i13.i.i
-  %339 = load ptr, ptr %43, align 8
-  %xtraiter11 = and i64 %337, 1
-  %340 = icmp eq i64 %337, 1
-  br i1 %340, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
+  %342 = load ptr, ptr %43, align 8
+  %xtraiter11 = and i64 %340, 1
+  %343 = icmp eq i64 %340, 1
+  br i1 %343, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.lr.ph.i.i.i.i.i.new
 
 forbody.lr.ph.i.i.i.i.i.new:                      ; preds = %forbody.lr.ph.i.i.i.i.i
-  %unroll_iter15 = and i64 %337, 9223372036854775806
+  %unroll_iter15 = and i64 %340, 9223372036854775806
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i.new
-  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %360, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %363, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %niter16 = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.new ], [ %niter16.next.1, %merge1.i.i.i14.i.i.1 ]
-  %341 = getelementptr %9, ptr %339, i64 %i.010.i.i.i.i.i
-  %342 = getelementptr i8, ptr %341, i64 17
-  %343 = load i8, ptr %342, align 1
-  %344 = trunc i8 %343 to i1
-  br i1 %344, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
+  %344 = getelementptr %9, ptr %342, i64 %i.010.i.i.i.i.i
+  %345 = getelementptr i8, ptr %344, i64 17
+  %346 = load i8, ptr %345, align 1
+  %347 = trunc i8 %346 to i1
+  br i1 %347, label %and.lhs.true2.i.i.i.i.i, label %merge1.i.i.i14.i.i
 
 merge1.i.i.i14.i.i:                               ; preds = %and.lhs.true2.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i", %and.lhs.true.i.i.i18.i.i, %forbody.i.i.i.i.i
   %count.1.i.i.i.i.i = phi i32 [ %count.09.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %forbody.i.i.i.i.i ], [ %count.09.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i ], [ %spec.select.i.i.i.i.i, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i" ]
-  %345 = or disjoint i64 %i.010.i.i.i.i.i, 1
-  %346 = getelementptr %9, ptr %339, i64 %345
-  %347 = getelementptr i8, ptr %346, i64 17
-  %348 = load i8, ptr %347, align 1
-  %349 = trunc i8 %348 to i1
-  br i1 %349, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
+  %348 = or disjoint i64 %i.010.i.i.i.i.i, 1
+  %349 = getelementptr %9, ptr %342, i64 %348
+  %350 = getelementptr i8, ptr %349, i64 17
+  %351 = load i8, ptr %350, align 1
+  %352 = trunc i8 %351 to i1
+  br i1 %352, label %and.lhs.true2.i.i.i.i.i.1, label %merge1.i.i.i14.i.i.1
 
 and.lhs.true2.i.i.i.i.i.1:                        ; preds = %merge1.i.i.i14.i.i
-  %350 = load ptr, ptr %346, align 8
-  %.not.i.i.i17.i.i.1 = icmp eq ptr %350, null
+  %353 = load ptr, ptr %349, align 8
+  %.not.i.i.i17.i.i.1 = icmp eq ptr %353, null
   br i1 %.not.i.i.i17.i.i.1, label %merge1.i.i.i14.i.i.1, label %and.lhs.true.i.i.i18.i.i.1
 
 and.lhs.true.i.i.i18.i.i.1:                       ; preds = %and.lhs.true2.i.i.i.i.i.1
-  %351 = getelementptr i8, ptr %350, i64 328
-  %.val.i.i.i.i.i.i.1 = load ptr, ptr %351, align 8
+  %354 = getelementptr i8, ptr %353, i64 328
+  %.val.i.i.i.i.i.i.1 = load ptr, ptr %354, align 8
   %.not.i.i.i.i19.i.i.1 = icmp eq ptr %.val.i.i.i.i.i.i.1, null
   br i1 %.not.i.i.i.i19.i.i.1, label %merge1.i.i.i14.i.i.1, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.1":        ; preds = %and.lhs.true.i.i.i18.i.i.1
-  %352 = getelementptr i8, ptr %350, i64 348
-  %353 = load i32, ptr %352, align 4
-  %354 = getelementptr i8, ptr %350, i64 24
-  %.val3.i.i.i.i.i.i.1 = load i64, ptr %354, align 8
-  %355 = getelementptr i8, ptr %350, i64 40
-  %.val4.i.i.i.i.i.i.1 = load i32, ptr %355, align 4
-  %356 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
-  %357 = sub i32 %356, %.val4.i.i.i.i.i.i.1
-  %358 = icmp sle i32 %353, %357
-  %cond.fr.i.i.i.i.i.1 = freeze i1 %358
-  %359 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
-  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %359
+  %355 = getelementptr i8, ptr %353, i64 348
+  %356 = load i32, ptr %355, align 4
+  %357 = getelementptr i8, ptr %353, i64 24
+  %.val3.i.i.i.i.i.i.1 = load i64, ptr %357, align 8
+  %358 = getelementptr i8, ptr %353, i64 40
+  %.val4.i.i.i.i.i.i.1 = load i32, ptr %358, align 4
+  %359 = trunc i64 %.val3.i.i.i.i.i.i.1 to i32
+  %360 = sub i32 %359, %.val4.i.i.i.i.i.i.1
+  %361 = icmp sle i32 %356, %360
+  %cond.fr.i.i.i.i.i.1 = freeze i1 %361
+  %362 = zext i1 %cond.fr.i.i.i.i.i.1 to i32
+  %spec.select.i.i.i.i.i.1 = add i32 %count.1.i.i.i.i.i, %362
   br label %merge1.i.i.i14.i.i.1
 
 merge1.i.i.i14.i.i.1:                             ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1", %and.lhs.true.i.i.i18.i.i.1, %and.lhs.true2.i.i.i.i.i.1, %merge1.i.i.i14.i.i
   %count.1.i.i.i.i.i.1 = phi i32 [ %count.1.i.i.i.i.i, %and.lhs.true2.i.i.i.i.i.1 ], [ %count.1.i.i.i.i.i, %merge1.i.i.i14.i.i ], [ %count.1.i.i.i.i.i, %and.lhs.true.i.i.i18.i.i.1 ], [ %spec.select.i.i.i.i.i.1, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.1" ]
-  %360 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
+  %363 = add nuw nsw i64 %i.010.i.i.i.i.i, 2
   %niter16.next.1 = add i64 %niter16, 2
   %niter16.ncmp.1 = icmp eq i64 %niter16.next.1, %unroll_iter15
   br i1 %niter16.ncmp.1, label %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa", label %forbody.i.i.i.i.i
 
 and.lhs.true.i.i.i18.i.i:                         ; preds = %and.lhs.true2.i.i.i.i.i
-  %361 = getelementptr i8, ptr %370, i64 328
-  %.val.i.i.i.i.i.i = load ptr, ptr %361, align 8
+  %364 = getelementptr i8, ptr %373, i64 328
+  %.val.i.i.i.i.i.i = load ptr, ptr %364, align 8
   %.not.i.i.i.i19.i.i = icmp eq ptr %.val.i.i.i.i.i.i, null
   br i1 %.not.i.i.i.i19.i.i, label %merge1.i.i.i14.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i":          ; preds = %and.lhs.true.i.i.i18.i.i
-  %362 = getelementptr i8, ptr %370, i64 348
-  %363 = load i32, ptr %362, align 4
-  %364 = getelementptr i8, ptr %370, i64 24
-  %.val3.i.i.i.i.i.i = load i64, ptr %364, align 8
-  %365 = getelementptr i8, ptr %370, i64 40
-  %.val4.i.i.i.i.i.i = load i32, ptr %365, align 4
-  %366 = trunc i64 %.val3.i.i.i.i.i.i to i32
-  %367 = sub i32 %366, %.val4.i.i.i.i.i.i
-  %368 = icmp sle i32 %363, %367
-  %cond.fr.i.i.i.i.i = freeze i1 %368
-  %369 = zext i1 %cond.fr.i.i.i.i.i to i32
-  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %369
+  %365 = getelementptr i8, ptr %373, i64 348
+  %366 = load i32, ptr %365, align 4
+  %367 = getelementptr i8, ptr %373, i64 24
+  %.val3.i.i.i.i.i.i = load i64, ptr %367, align 8
+  %368 = getelementptr i8, ptr %373, i64 40
+  %.val4.i.i.i.i.i.i = load i32, ptr %368, align 4
+  %369 = trunc i64 %.val3.i.i.i.i.i.i to i32
+  %370 = sub i32 %369, %.val4.i.i.i.i.i.i
+  %371 = icmp sle i32 %366, %370
+  %cond.fr.i.i.i.i.i = freeze i1 %371
+  %372 = zext i1 %cond.fr.i.i.i.i.i to i32
+  %spec.select.i.i.i.i.i = add i32 %count.09.i.i.i.i.i, %372
   br label %merge1.i.i.i14.i.i
 
 and.lhs.true2.i.i.i.i.i:                          ; preds = %forbody.i.i.i.i.i
-  %370 = load ptr, ptr %341, align 8
-  %.not.i.i.i17.i.i = icmp eq ptr %370, null
+  %373 = load ptr, ptr %344, align 8
+  %.not.i.i.i17.i.i = icmp eq ptr %373, null
   br i1 %.not.i.i.i17.i.i, label %merge1.i.i.i14.i.i, label %and.lhs.true.i.i.i18.i.i
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa": ; preds = %merge1.i.i.i14.i.i.1, %forbody.lr.ph.i.i.i.i.i
   %count.1.i.i.i.i.i.lcssa.ph = phi i32 [ poison, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
-  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %360, %merge1.i.i.i14.i.i.1 ]
+  %i.010.i.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %363, %merge1.i.i.i14.i.i.1 ]
   %count.09.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %count.1.i.i.i.i.i.1, %merge1.i.i.i14.i.i.1 ]
   %lcmp.mod13.not = icmp eq i64 %xtraiter11, 0
   br i1 %lcmp.mod13.not, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
-  %371 = getelementptr %9, ptr %339, i64 %i.010.i.i.i.i.i.unr
-  %372 = getelementptr i8, ptr %371, i64 17
-  %373 = load i8, ptr %372, align 1
-  %374 = trunc i8 %373 to i1
-  br i1 %374, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
+  %374 = getelementptr %9, ptr %342, i64 %i.010.i.i.i.i.i.unr
+  %375 = getelementptr i8, ptr %374, i64 17
+  %376 = load i8, ptr %375, align 1
+  %377 = trunc i8 %376 to i1
+  br i1 %377, label %and.lhs.true2.i.i.i.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 and.lhs.true2.i.i.i.i.i.epil:                     ; preds = %forbody.i.i.i.i.i.epil
-  %375 = load ptr, ptr %371, align 8
-  %.not.i.i.i17.i.i.epil = icmp eq ptr %375, null
+  %378 = load ptr, ptr %374, align 8
+  %.not.i.i.i17.i.i.epil = icmp eq ptr %378, null
   br i1 %.not.i.i.i17.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %and.lhs.true.i.i.i18.i.i.epil
 
 and.lhs.true.i.i.i18.i.i.epil:                    ; preds = %and.lhs.true2.i.i.i.i.i.epil
-  %376 = getelementptr i8, ptr %375, i64 328
-  %.val.i.i.i.i.i.i.epil = load ptr, ptr %376, align 8
+  %379 = getelementptr i8, ptr %378, i64 328
+  %.val.i.i.i.i.i.i.epil = load ptr, ptr %379, align 8
   %.not.i.i.i.i19.i.i.epil = icmp eq ptr %.val.i.i.i.i.i.i.epil, null
   br i1 %.not.i.i.i.i19.i.i.epil, label %"$Scheduler.num_missing_masks.exit.i.i.i.i", label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil":     ; preds = %and.lhs.true.i.i.i18.i.i.epil
-  %377 = getelementptr i8, ptr %375, i64 348
-  %378 = load i32, ptr %377, align 4
-  %379 = getelementptr i8, ptr %375, i64 24
-  %.val3.i.i.i.i.i.i.epil = load i64, ptr %379, align 8
-  %380 = getelementptr i8, ptr %375, i64 40
-  %.val4.i.i.i.i.i.i.epil = load i32, ptr %380, align 4
-  %381 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
-  %382 = sub i32 %381, %.val4.i.i.i.i.i.i.epil
-  %383 = icmp sle i32 %378, %382
-  %cond.fr.i.i.i.i.i.epil = freeze i1 %383
-  %384 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
-  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %384
+  %380 = getelementptr i8, ptr %378, i64 348
+  %381 = load i32, ptr %380, align 4
+  %382 = getelementptr i8, ptr %378, i64 24
+  %.val3.i.i.i.i.i.i.epil = load i64, ptr %382, align 8
+  %383 = getelementptr i8, ptr %378, i64 40
+  %.val4.i.i.i.i.i.i.epil = load i32, ptr %383, align 4
+  %384 = trunc i64 %.val3.i.i.i.i.i.i.epil to i32
+  %385 = sub i32 %384, %.val4.i.i.i.i.i.i.epil
+  %386 = icmp sle i32 %381, %385
+  %cond.fr.i.i.i.i.i.epil = freeze i1 %386
+  %387 = zext i1 %cond.fr.i.i.i.i.i.epil to i32
+  %spec.select.i.i.i.i.i.epil = add i32 %count.09.i.i.i.i.i.unr, %387
   br label %"$Scheduler.num_missing_masks.exit.i.i.i.i"
 
 "$Scheduler.num_missing_masks.exit.i.i.i.i":      ; preds = %forbody.i.i.i.i.i.epil, %and.lhs.true2.i.i.i.i.i.epil, %and.lhs.true.i.i.i18.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil", %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa"
   %count.1.i.i.i.i.i.lcssa = phi i32 [ %count.1.i.i.i.i.i.lcssa.ph, %"$Scheduler.num_missing_masks.exit.i.i.i.i.unr-lcssa" ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true2.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %forbody.i.i.i.i.i.epil ], [ %count.09.i.i.i.i.i.unr, %and.lhs.true.i.i.i18.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.epil" ]
-  %385 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
-  br i1 %385, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i12.i
+  %388 = icmp eq i32 %count.1.i.i.i.i.i.lcssa, 0
+  br i1 %388, label %"$Loop.waits_for_masks.exit.thread.i.i.i", label %merge1.i.i.i12.i
 
 merge1.i.i.i12.i:                                 ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i"
-  %386 = load i64, ptr %44, align 8
-  %387 = icmp eq i64 %386, 0
-  br i1 %387, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
+  %389 = load i64, ptr %44, align 8
+  %390 = icmp eq i64 %389, 0
+  br i1 %390, label %and.lhs.true.i15.i.i.i.i, label %"$Loop.waits_for_masks.exit.i.i.i"
 
 then.i.i.i16.i.i:                                 ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i", %forbody.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i
-  %388 = load i64, ptr %49, align 8
-  %389 = load i64, ptr %34, align 8
-  %390 = add i64 %389, %388
-  %391 = call i64 @llvm.smax.i64(i64 %390, i64 %336)
-  %392 = sdiv i64 %389, 4
-  %393 = add i64 %391, %392
-  store i64 %393, ptr %44, align 8
+  %391 = load i64, ptr %49, align 8
+  %392 = load i64, ptr %34, align 8
+  %393 = add i64 %392, %391
+  %394 = call i64 @llvm.smax.i64(i64 %393, i64 %339)
+  %395 = sdiv i64 %392, 4
+  %396 = add i64 %394, %395
+  store i64 %396, ptr %44, align 8
   br label %"$Loop.waits_for_masks.exit.i.i.i"
 
 and.lhs.true.i15.i.i.i.i:                         ; preds = %merge1.i.i.i12.i
-  %394 = load i64, ptr %30, align 8
-  %395 = icmp sgt i64 %394, 0
-  br i1 %395, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
+  %397 = load i64, ptr %30, align 8
+  %398 = icmp sgt i64 %397, 0
+  br i1 %398, label %and.lhs.true.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.lhs.true.i15.i.i.i.i
-  %396 = load i64, ptr %45, align 8
-  %397 = icmp sgt i64 %396, 0
-  br i1 %397, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
+  %399 = load i64, ptr %45, align 8
+  %400 = icmp sgt i64 %399, 0
+  br i1 %400, label %then.i.i.i16.i.i, label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %and.lhs.true.i.i.i.i.i.i, %and.lhs.true.i15.i.i.i.i
-  %398 = load i64, ptr %46, align 8
-  %399 = icmp sgt i64 %398, 0
-  br i1 %399, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
+  %401 = load i64, ptr %46, align 8
+  %402 = icmp sgt i64 %401, 0
+  br i1 %402, label %forbody.lr.ph.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %400 = load ptr, ptr %47, align 8
+  %403 = load ptr, ptr %47, align 8
   br label %forbody.i.i.i.i.i.i
 
 forcond.i.i.i.i.i.i:                              ; preds = %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
-  %401 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %401, %398
+  %404 = add nuw nsw i64 %i.011.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %404, %401
   br i1 %exitcond.not.i.i.i.i.i.i, label %"$Loop.waits_for_masks.exit.thread11.i.i.i", label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
-  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %401, %forcond.i.i.i.i.i.i ]
-  %402 = getelementptr ptr, ptr %400, i64 %i.011.i.i.i.i.i.i
-  %403 = load ptr, ptr %402, align 8
-  %404 = getelementptr i8, ptr %403, i64 328
-  %.val.i.i.i.i.i15.i.i = load ptr, ptr %404, align 8
+  %i.011.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %404, %forcond.i.i.i.i.i.i ]
+  %405 = getelementptr ptr, ptr %403, i64 %i.011.i.i.i.i.i.i
+  %406 = load ptr, ptr %405, align 8
+  %407 = getelementptr i8, ptr %406, i64 328
+  %.val.i.i.i.i.i15.i.i = load ptr, ptr %407, align 8
   %.not.i.i.i.i.i.i.i = icmp eq ptr %.val.i.i.i.i.i15.i.i, null
   br i1 %.not.i.i.i.i.i.i.i, label %then.i.i.i16.i.i, label %"$Sequence.lacks_a_mask.exit.i.i.i.i.i.i"
 
 "$Sequence.lacks_a_mask.exit.i.i.i.i.i.i":        ; preds = %forbody.i.i.i.i.i.i
-  %405 = getelementptr i8, ptr %403, i64 348
-  %406 = load i32, ptr %405, align 4
-  %407 = getelementptr i8, ptr %403, i64 24
-  %.val3.i.i.i.i.i.i.i = load i64, ptr %407, align 8
-  %408 = getelementptr i8, ptr %403, i64 40
-  %.val4.i.i.i.i.i.i.i = load i32, ptr %408, align 4
-  %409 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
-  %410 = sub i32 %409, %.val4.i.i.i.i.i.i.i
-  %.not.i.i16.i.i.i.i = icmp sgt i32 %406, %410
+  %408 = getelementptr i8, ptr %406, i64 348
+  %409 = load i32, ptr %408, align 4
+  %410 = getelementptr i8, ptr %406, i64 24
+  %.val3.i.i.i.i.i.i.i = load i64, ptr %410, align 8
+  %411 = getelementptr i8, ptr %406, i64 40
+  %.val4.i.i.i.i.i.i.i = load i32, ptr %411, align 4
+  %412 = trunc i64 %.val3.i.i.i.i.i.i.i to i32
+  %413 = sub i32 %412, %.val4.i.i.i.i.i.i.i
+  %.not.i.i16.i.i.i.i = icmp sgt i32 %409, %413
   br i1 %.not.i.i16.i.i.i.i, label %then.i.i.i16.i.i, label %forcond.i.i.i.i.i.i
 
 "$Loop.waits_for_masks.exit.thread.i.i.i":        ; preds = %"$Scheduler.num_missing_masks.exit.i.i.i.i", %merge.i.i13.i.i
@@ -50238,29 +50285,29 @@ forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i
   br label %"$Loop.iterate.exit.i"
 
 "$Loop.waits_for_masks.exit.i.i.i":               ; preds = %then.i.i.i16.i.i, %merge1.i.i.i12.i
-  %411 = phi i64 [ %386, %merge1.i.i.i12.i ], [ %393, %then.i.i.i16.i.i ]
-  %412 = icmp sgt i64 %411, 0
-  %413 = icmp sge i64 %336, %411
-  %narrow.i.i.i.i = select i1 %412, i1 %413, i1 false
-  %414 = zext i1 %narrow.i.i.i.i to i8
-  store i8 %414, ptr %48, align 1
-  store i8 %414, ptr %12, align 1
+  %414 = phi i64 [ %389, %merge1.i.i.i12.i ], [ %396, %then.i.i.i16.i.i ]
+  %415 = icmp sgt i64 %414, 0
+  %416 = icmp sge i64 %339, %414
+  %narrow.i.i.i.i = select i1 %415, i1 %416, i1 false
+  %417 = zext i1 %narrow.i.i.i.i to i8
+  store i8 %417, ptr %48, align 1
+  store i8 %417, ptr %12, align 1
   br i1 %narrow.i.i.i.i, label %merge.i12.i.i, label %"$Loop.iterate.exit.i"
 
 merge.i12.i.i:                                    ; preds = %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread.i.i.i"
   call fastcc void @"$Loop.sample"(ptr nonnull %0)
-  %415 = load i8, ptr %50, align 1
-  %416 = trunc i8 %415 to i1
-  br i1 %416, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
+  %418 = load i8, ptr %50, align 1
+  %419 = trunc i8 %418 to i1
+  br i1 %419, label %or.lhs.false.i.i.i.i, label %then2.i.i.i
 
 or.lhs.false.i.i.i.i:                             ; preds = %merge.i12.i.i
-  %417 = load i8, ptr %51, align 1
-  %418 = trunc i8 %417 to i1
-  br i1 %418, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
+  %420 = load i8, ptr %51, align 1
+  %421 = trunc i8 %420 to i1
+  br i1 %421, label %then2.i.i.i, label %"$Loop.lands_at_once.exit.i.i.i"
 
 "$Loop.lands_at_once.exit.i.i.i":                 ; preds = %or.lhs.false.i.i.i.i
-  %419 = load ptr, ptr %52, align 8
-  %.not.i.i11.i = icmp eq ptr %419, null
+  %422 = load ptr, ptr %52, align 8
+  %.not.i.i11.i = icmp eq ptr %422, null
   br i1 %.not.i.i11.i, label %else3.i.i.i, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %"$Loop.lands_at_once.exit.i.i.i", %or.lhs.false.i.i.i.i, %merge.i12.i.i
@@ -50278,32 +50325,32 @@ else3.i.i:                                        ; preds = %"$Loop.take_orders.
 "$Loop.iterate.exit.i":                           ; preds = %else3.i.i, %else3.i.i.i, %then2.i.i.i, %"$Loop.waits_for_masks.exit.i.i.i", %"$Loop.waits_for_masks.exit.thread11.i.i.i"
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %0)
   call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %420 = call i32 @pthread_mutex_lock(ptr %20)
-  %421 = load i64, ptr %22, align 8
-  %422 = add i64 %421, 1
-  store i64 %422, ptr %22, align 8
-  %423 = call i32 @pthread_cond_broadcast(ptr %23)
-  %424 = call i32 @pthread_mutex_unlock(ptr %20)
+  %423 = call i32 @pthread_mutex_lock(ptr %20)
+  %424 = load i64, ptr %22, align 8
+  %425 = add i64 %424, 1
+  store i64 %425, ptr %22, align 8
+  %426 = call i32 @pthread_cond_broadcast(ptr %23)
+  %427 = call i32 @pthread_mutex_unlock(ptr %20)
   br label %condition.i
 
 merge.i:                                          ; preds = %"$Loop.await_work.exit.i"
   br i1 %.not8.i.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %merge.i, %whilebody.i.i.i
-  %425 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
-  %426 = load i64, ptr %22, align 8
-  %.not.i.i18.i = icmp eq i64 %426, %178
+  %428 = call i32 @pthread_cond_wait(ptr %23, ptr nonnull %20)
+  %429 = load i64, ptr %22, align 8
+  %.not.i.i18.i = icmp eq i64 %429, %178
   br i1 %.not.i.i18.i, label %"$Loop.run.exit", label %whilebody.i.i.i
 
 "$Loop.run.exit":                                 ; preds = %whilebody.i.i.i, %merge.i
-  %427 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
+  %430 = call i32 @pthread_mutex_unlock(ptr nonnull %20)
   call fastcc void @"$Loop.land"(ptr nonnull %0)
-  %428 = call i32 @pthread_mutex_lock(ptr %20)
-  %429 = load i64, ptr %22, align 8
-  %430 = add i64 %429, 1
-  store i64 %430, ptr %22, align 8
-  %431 = call i32 @pthread_cond_broadcast(ptr %23)
-  %432 = call i32 @pthread_mutex_unlock(ptr %20)
+  %431 = call i32 @pthread_mutex_lock(ptr %20)
+  %432 = load i64, ptr %22, align 8
+  %433 = add i64 %432, 1
+  store i64 %433, ptr %22, align 8
+  %434 = call i32 @pthread_cond_broadcast(ptr %23)
+  %435 = call i32 @pthread_mutex_unlock(ptr %20)
   ret ptr null
 }
 
@@ -50331,7 +50378,7 @@ whilebody.lr.ph.i:                                ; preds = %then
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %merge1.i, %whilebody.lr.ph.i
-  %13 = phi i64 [ %8, %whilebody.lr.ph.i ], [ %44, %merge1.i ]
+  %13 = phi i64 [ %8, %whilebody.lr.ph.i ], [ %47, %merge1.i ]
   %i.08.i = phi i64 [ 0, %whilebody.lr.ph.i ], [ %i.1.i, %merge1.i ]
   %14 = load ptr, ptr %6, align 8
   %15 = getelementptr ptr, ptr %14, i64 %i.08.i
@@ -50347,7 +50394,7 @@ then.i:                                           ; preds = %and.lhs.true.i
   %22 = getelementptr %11, ptr %20, i64 %21
   %23 = add i64 %21, 1
   store i64 %23, ptr %11, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %22, i8 0, i64 472, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %22, i8 0, i64 480, i1 false)
   %24 = load i64, ptr %16, align 8
   store i64 %24, ptr %22, align 8
   %25 = getelementptr i8, ptr %22, i64 8
@@ -50357,9 +50404,9 @@ then.i:                                           ; preds = %and.lhs.true.i
   %27 = getelementptr i8, ptr %16, i64 24
   %.val.i.i.i = load i64, ptr %27, align 8
   %28 = getelementptr i8, ptr %16, i64 40
-  %.val17.i.i.i = load i32, ptr %28, align 4
+  %.val19.i.i.i = load i32, ptr %28, align 4
   %29 = trunc i64 %.val.i.i.i to i32
-  %30 = sub i32 %29, %.val17.i.i.i
+  %30 = sub i32 %29, %.val19.i.i.i
   %31 = getelementptr i8, ptr %22, i64 24
   store i32 %30, ptr %31, align 4
   %32 = load i32, ptr %28, align 4
@@ -50374,109 +50421,117 @@ then.i:                                           ; preds = %and.lhs.true.i
   %38 = load i64, ptr %2, align 8
   %39 = getelementptr i8, ptr %22, i64 208
   store i64 %38, ptr %39, align 8
-  %40 = getelementptr i8, ptr %22, i64 12
-  store i32 5, ptr %40, align 4
-  %41 = load i64, ptr %12, align 8
-  %42 = add i64 %41, 1
-  store i64 %42, ptr %12, align 8
+  %40 = getelementptr i8, ptr %16, i64 368
+  %41 = load i64, ptr %40, align 8
+  %42 = getelementptr i8, ptr %22, i64 216
+  store i64 %41, ptr %42, align 8
+  %43 = getelementptr i8, ptr %22, i64 12
+  store i32 5, ptr %43, align 4
+  %44 = load i64, ptr %12, align 8
+  %45 = add i64 %44, 1
+  store i64 %45, ptr %12, align 8
   tail call fastcc void @"$Scheduler.retire"(ptr nonnull %0, ptr nonnull %16)
   %.pre.i = load i64, ptr %7, align 8
   br label %merge1.i
 
 else.i:                                           ; preds = %and.lhs.true.i, %whilebody.i
-  %43 = add nsw i64 %i.08.i, 1
+  %46 = add nsw i64 %i.08.i, 1
   br label %merge1.i
 
 merge1.i:                                         ; preds = %else.i, %then.i
-  %44 = phi i64 [ %.pre.i, %then.i ], [ %13, %else.i ]
-  %i.1.i = phi i64 [ %i.08.i, %then.i ], [ %43, %else.i ]
-  %45 = icmp slt i64 %i.1.i, %44
-  br i1 %45, label %whilebody.i, label %"$Scheduler.expire_list.exit"
+  %47 = phi i64 [ %.pre.i, %then.i ], [ %13, %else.i ]
+  %i.1.i = phi i64 [ %i.08.i, %then.i ], [ %46, %else.i ]
+  %48 = icmp slt i64 %i.1.i, %47
+  br i1 %48, label %whilebody.i, label %"$Scheduler.expire_list.exit"
 
 and.lhs.true.i:                                   ; preds = %whilebody.i
-  %46 = load i64, ptr %2, align 8
-  %.not.i = icmp sgt i64 %18, %46
+  %49 = load i64, ptr %2, align 8
+  %.not.i = icmp sgt i64 %18, %49
   br i1 %.not.i, label %else.i, label %then.i
 
 "$Scheduler.expire_list.exit":                    ; preds = %merge1.i, %then
-  %47 = getelementptr i8, ptr %0, i64 880
-  %48 = getelementptr i8, ptr %0, i64 888
-  %49 = load i64, ptr %48, align 8
-  %50 = icmp sgt i64 %49, 0
-  br i1 %50, label %whilebody.lr.ph.i6, label %merge
+  %50 = getelementptr i8, ptr %0, i64 880
+  %51 = getelementptr i8, ptr %0, i64 888
+  %52 = load i64, ptr %51, align 8
+  %53 = icmp sgt i64 %52, 0
+  br i1 %53, label %whilebody.lr.ph.i6, label %merge
 
 whilebody.lr.ph.i6:                               ; preds = %"$Scheduler.expire_list.exit"
-  %51 = getelementptr i8, ptr %0, i64 976
-  %52 = getelementptr i8, ptr %0, i64 984
-  %53 = getelementptr i8, ptr %0, i64 1272
+  %54 = getelementptr i8, ptr %0, i64 976
+  %55 = getelementptr i8, ptr %0, i64 984
+  %56 = getelementptr i8, ptr %0, i64 1272
   br label %whilebody.i7
 
 whilebody.i7:                                     ; preds = %merge1.i10, %whilebody.lr.ph.i6
-  %54 = phi i64 [ %49, %whilebody.lr.ph.i6 ], [ %85, %merge1.i10 ]
+  %57 = phi i64 [ %52, %whilebody.lr.ph.i6 ], [ %91, %merge1.i10 ]
   %i.08.i8 = phi i64 [ 0, %whilebody.lr.ph.i6 ], [ %i.1.i11, %merge1.i10 ]
-  %55 = load ptr, ptr %47, align 8
-  %56 = getelementptr ptr, ptr %55, i64 %i.08.i8
-  %57 = load ptr, ptr %56, align 8
-  %58 = getelementptr i8, ptr %57, i64 304
-  %59 = load i64, ptr %58, align 8
-  %60 = icmp sgt i64 %59, 0
-  br i1 %60, label %and.lhs.true.i12, label %else.i9
+  %58 = load ptr, ptr %50, align 8
+  %59 = getelementptr ptr, ptr %58, i64 %i.08.i8
+  %60 = load ptr, ptr %59, align 8
+  %61 = getelementptr i8, ptr %60, i64 304
+  %62 = load i64, ptr %61, align 8
+  %63 = icmp sgt i64 %62, 0
+  br i1 %63, label %and.lhs.true.i12, label %else.i9
 
 then.i14:                                         ; preds = %and.lhs.true.i12
-  %61 = load ptr, ptr %51, align 8
-  %62 = load i64, ptr %52, align 8
-  %63 = getelementptr %11, ptr %61, i64 %62
-  %64 = add i64 %62, 1
-  store i64 %64, ptr %52, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %63, i8 0, i64 472, i1 false)
-  %65 = load i64, ptr %57, align 8
-  store i64 %65, ptr %63, align 8
-  %66 = getelementptr i8, ptr %63, i64 8
-  store i32 2, ptr %66, align 4
-  %67 = getelementptr i8, ptr %63, i64 20
-  store i32 -1, ptr %67, align 4
-  %68 = getelementptr i8, ptr %57, i64 24
-  %.val.i.i.i15 = load i64, ptr %68, align 8
-  %69 = getelementptr i8, ptr %57, i64 40
-  %.val17.i.i.i16 = load i32, ptr %69, align 4
-  %70 = trunc i64 %.val.i.i.i15 to i32
-  %71 = sub i32 %70, %.val17.i.i.i16
-  %72 = getelementptr i8, ptr %63, i64 24
-  store i32 %71, ptr %72, align 4
-  %73 = load i32, ptr %69, align 4
-  %74 = getelementptr i8, ptr %63, i64 28
-  store i32 %73, ptr %74, align 4
-  %75 = getelementptr i8, ptr %57, i64 68
-  %76 = load i32, ptr %75, align 4
-  %77 = getelementptr i8, ptr %63, i64 32
+  %64 = load ptr, ptr %54, align 8
+  %65 = load i64, ptr %55, align 8
+  %66 = getelementptr %11, ptr %64, i64 %65
+  %67 = add i64 %65, 1
+  store i64 %67, ptr %55, align 8
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %66, i8 0, i64 480, i1 false)
+  %68 = load i64, ptr %60, align 8
+  store i64 %68, ptr %66, align 8
+  %69 = getelementptr i8, ptr %66, i64 8
+  store i32 2, ptr %69, align 4
+  %70 = getelementptr i8, ptr %66, i64 20
+  store i32 -1, ptr %70, align 4
+  %71 = getelementptr i8, ptr %60, i64 24
+  %.val.i.i.i15 = load i64, ptr %71, align 8
+  %72 = getelementptr i8, ptr %60, i64 40
+  %.val19.i.i.i16 = load i32, ptr %72, align 4
+  %73 = trunc i64 %.val.i.i.i15 to i32
+  %74 = sub i32 %73, %.val19.i.i.i16
+  %75 = getelementptr i8, ptr %66, i64 24
+  store i32 %74, ptr %75, align 4
+  %76 = load i32, ptr %72, align 4
+  %77 = getelementptr i8, ptr %66, i64 28
   store i32 %76, ptr %77, align 4
-  %78 = getelementptr i8, ptr %63, i64 36
-  store i32 -1, ptr %78, align 4
-  %79 = load i64, ptr %2, align 8
-  %80 = getelementptr i8, ptr %63, i64 208
-  store i64 %79, ptr %80, align 8
-  %81 = getelementptr i8, ptr %63, i64 12
-  store i32 5, ptr %81, align 4
-  %82 = load i64, ptr %53, align 8
-  %83 = add i64 %82, 1
-  store i64 %83, ptr %53, align 8
-  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %0, ptr nonnull %57)
-  %.pre.i17 = load i64, ptr %48, align 8
+  %78 = getelementptr i8, ptr %60, i64 68
+  %79 = load i32, ptr %78, align 4
+  %80 = getelementptr i8, ptr %66, i64 32
+  store i32 %79, ptr %80, align 4
+  %81 = getelementptr i8, ptr %66, i64 36
+  store i32 -1, ptr %81, align 4
+  %82 = load i64, ptr %2, align 8
+  %83 = getelementptr i8, ptr %66, i64 208
+  store i64 %82, ptr %83, align 8
+  %84 = getelementptr i8, ptr %60, i64 368
+  %85 = load i64, ptr %84, align 8
+  %86 = getelementptr i8, ptr %66, i64 216
+  store i64 %85, ptr %86, align 8
+  %87 = getelementptr i8, ptr %66, i64 12
+  store i32 5, ptr %87, align 4
+  %88 = load i64, ptr %56, align 8
+  %89 = add i64 %88, 1
+  store i64 %89, ptr %56, align 8
+  tail call fastcc void @"$Scheduler.retire"(ptr nonnull %0, ptr nonnull %60)
+  %.pre.i17 = load i64, ptr %51, align 8
   br label %merge1.i10
 
 else.i9:                                          ; preds = %and.lhs.true.i12, %whilebody.i7
-  %84 = add nsw i64 %i.08.i8, 1
+  %90 = add nsw i64 %i.08.i8, 1
   br label %merge1.i10
 
 merge1.i10:                                       ; preds = %else.i9, %then.i14
-  %85 = phi i64 [ %.pre.i17, %then.i14 ], [ %54, %else.i9 ]
-  %i.1.i11 = phi i64 [ %i.08.i8, %then.i14 ], [ %84, %else.i9 ]
-  %86 = icmp slt i64 %i.1.i11, %85
-  br i1 %86, label %whilebody.i7, label %merge
+  %91 = phi i64 [ %.pre.i17, %then.i14 ], [ %57, %else.i9 ]
+  %i.1.i11 = phi i64 [ %i.08.i8, %then.i14 ], [ %90, %else.i9 ]
+  %92 = icmp slt i64 %i.1.i11, %91
+  br i1 %92, label %whilebody.i7, label %merge
 
 and.lhs.true.i12:                                 ; preds = %whilebody.i7
-  %87 = load i64, ptr %2, align 8
-  %.not.i13 = icmp sgt i64 %59, %87
+  %93 = load i64, ptr %2, align 8
+  %.not.i13 = icmp sgt i64 %62, %93
   br i1 %.not.i13, label %else.i9, label %then.i14
 
 merge:                                            ; preds = %merge1.i10, %"$Scheduler.expire_list.exit", %entry
@@ -50554,7 +50609,7 @@ then.i.i.i.i:                                     ; preds = %"$Sequence.sits_out
   br label %"$Sequence.next_length.exit.i.i.i"
 
 or.lhs.false.i.i.i.i:                             ; preds = %"$Sequence.awaits_its_end.exit.i.i.i.i", %forbody.i.i.i
-  %35 = getelementptr i8, ptr %21, i64 376
+  %35 = getelementptr i8, ptr %21, i64 384
   %36 = load i8, ptr %35, align 1
   %37 = trunc i8 %36 to i1
   br i1 %37, label %and.rhs.i6.i.i.i.i, label %merge.i.i.i.i
@@ -50645,7 +50700,7 @@ whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare
   %86 = getelementptr i8, ptr %83, i64 24
   %87 = getelementptr i8, ptr %83, i64 40
   %88 = getelementptr i8, ptr %83, i64 44
-  %89 = getelementptr i8, ptr %83, i64 376
+  %89 = getelementptr i8, ptr %83, i64 384
   %90 = getelementptr i8, ptr %83, i64 328
   %91 = getelementptr i8, ptr %83, i64 348
   %92 = getelementptr i8, ptr %83, i64 52
@@ -50916,7 +50971,7 @@ forbody.i20.i.i:                                  ; preds = %merge2.i.i.i, %forb
   br i1 %.not.i.i22.i.i, label %merge2.i.i.i, label %and.lhs.true.i.i.i.i
 
 and.rhs.i.i.i.i:                                  ; preds = %"$Sequence.awaits_its_end.exit.i.i31.i.i", %and.lhs.true.i.i.i.i
-  %218 = getelementptr i8, ptr %215, i64 376
+  %218 = getelementptr i8, ptr %215, i64 384
   %219 = load i8, ptr %218, align 1
   %220 = trunc i8 %219 to i1
   br i1 %220, label %and.rhs.i.i.i.i.i, label %then3.i.i.i
@@ -51161,7 +51216,7 @@ forbody.i.i.i.i:                                  ; preds = %"$Scheduler.chunk_o
   %planned.05.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %357, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
   %336 = getelementptr ptr, ptr %334, i64 %i.06.i.i.i.i
   %337 = load ptr, ptr %336, align 8
-  %338 = getelementptr i8, ptr %337, i64 376
+  %338 = getelementptr i8, ptr %337, i64 384
   %339 = load i8, ptr %338, align 1
   %340 = trunc i8 %339 to i1
   br i1 %340, label %and.rhs.i.i.i.i.i.i, label %else.i.i.i50.i.i
@@ -51241,88 +51296,89 @@ and.lhs.true1.lr.ph.i.i.i:                        ; preds = %"$Scheduler.planned
   %380 = getelementptr i8, ptr %0, i64 1752
   %381 = getelementptr i8, ptr %0, i64 1768
   %382 = getelementptr i8, ptr %0, i64 1776
-  %383 = getelementptr i8, ptr %0, i64 1624
-  %384 = getelementptr i8, ptr %0, i64 1404
-  %385 = getelementptr i8, ptr %0, i64 1408
-  %386 = getelementptr i8, ptr %0, i64 1392
-  %387 = getelementptr i8, ptr %0, i64 1912
-  %388 = getelementptr i8, ptr %0, i64 1916
-  %389 = getelementptr i8, ptr %0, i64 1960
-  %390 = getelementptr i8, ptr %0, i64 1456
-  %391 = getelementptr i8, ptr %0, i64 736
+  %383 = getelementptr i8, ptr %0, i64 1928
+  %384 = getelementptr i8, ptr %0, i64 1624
+  %385 = getelementptr i8, ptr %0, i64 1404
+  %386 = getelementptr i8, ptr %0, i64 1408
+  %387 = getelementptr i8, ptr %0, i64 1392
+  %388 = getelementptr i8, ptr %0, i64 1912
+  %389 = getelementptr i8, ptr %0, i64 1916
+  %390 = getelementptr i8, ptr %0, i64 1960
+  %391 = getelementptr i8, ptr %0, i64 1456
+  %392 = getelementptr i8, ptr %0, i64 736
   br label %and.lhs.true1.i.i.i
 
 whilebody.i34.i.i:                                ; preds = %and.lhs.true1.i.i.i
-  %392 = load ptr, ptr %359, align 8
-  %393 = load ptr, ptr %392, align 8
-  %394 = getelementptr i8, ptr %393, i64 104
-  %395 = load i64, ptr %394, align 8
-  %396 = load i64, ptr %366, align 8
-  %397 = icmp eq i64 %395, %396
-  br i1 %397, label %merge1.i.i, label %merge.i.i35.i.i
+  %393 = load ptr, ptr %359, align 8
+  %394 = load ptr, ptr %393, align 8
+  %395 = getelementptr i8, ptr %394, i64 104
+  %396 = load i64, ptr %395, align 8
+  %397 = load i64, ptr %366, align 8
+  %398 = icmp eq i64 %396, %397
+  br i1 %398, label %merge1.i.i, label %merge.i.i35.i.i
 
 merge.i.i35.i.i:                                  ; preds = %whilebody.i34.i.i
-  %398 = getelementptr i8, ptr %393, i64 80
-  %399 = load ptr, ptr %398, align 8
-  %400 = load i8, ptr %367, align 1
-  %401 = trunc i8 %400 to i1
-  br i1 %401, label %or.lhs.false.i.i24.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
+  %399 = getelementptr i8, ptr %394, i64 80
+  %400 = load ptr, ptr %399, align 8
+  %401 = load i8, ptr %367, align 1
+  %402 = trunc i8 %401 to i1
+  br i1 %402, label %or.lhs.false.i.i24.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
 
 or.lhs.false.i.i24.i.i.i:                         ; preds = %merge.i.i35.i.i
-  %402 = getelementptr i8, ptr %393, i64 12
-  %403 = load i32, ptr %402, align 4
-  %404 = icmp eq i32 %403, 2
-  br i1 %404, label %and.lhs.true.i.i28.i.i.i, label %merge.i.i25.i.i.i
+  %403 = getelementptr i8, ptr %394, i64 12
+  %404 = load i32, ptr %403, align 4
+  %405 = icmp eq i32 %404, 2
+  br i1 %405, label %and.lhs.true.i.i28.i.i.i, label %merge.i.i25.i.i.i
 
 and.lhs.true.i.i28.i.i.i:                         ; preds = %or.lhs.false.i.i24.i.i.i
-  %405 = getelementptr i8, ptr %393, i64 52
-  %406 = load i32, ptr %405, align 4
-  %407 = icmp sgt i32 %406, 0
-  br i1 %407, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i25.i.i.i
+  %406 = getelementptr i8, ptr %394, i64 52
+  %407 = load i32, ptr %406, align 4
+  %408 = icmp sgt i32 %407, 0
+  br i1 %408, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i25.i.i.i
 
 merge.i.i25.i.i.i:                                ; preds = %and.lhs.true.i.i28.i.i.i, %or.lhs.false.i.i24.i.i.i
-  %408 = load i32, ptr %368, align 4
-  %409 = getelementptr i8, ptr %393, i64 40
-  %410 = load i32, ptr %409, align 4
-  %411 = add i32 %410, -1
-  %412 = sdiv i32 %411, %408
-  %413 = icmp sgt i32 %412, 0
-  br i1 %413, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
+  %409 = load i32, ptr %368, align 4
+  %410 = getelementptr i8, ptr %394, i64 40
+  %411 = load i32, ptr %410, align 4
+  %412 = add i32 %411, -1
+  %413 = sdiv i32 %412, %409
+  %414 = icmp sgt i32 %413, 0
+  br i1 %414, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i25.i.i.i
-  %414 = getelementptr i8, ptr %393, i64 16
-  %wide.trip.count.i.i.i.i.i = zext nneg i32 %412 to i64
+  %415 = getelementptr i8, ptr %394, i64 16
+  %wide.trip.count.i.i.i.i.i = zext nneg i32 %413 to i64
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge2.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i, %merge2.i.i.i.i.i ]
   %parent.024.i.i.i.i.i = phi i32 [ -1, %forbody.lr.ph.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %merge2.i.i.i.i.i ]
-  %415 = load ptr, ptr %414, align 8
-  %416 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
-  %417 = mul i32 %408, %416
-  %418 = sext i32 %417 to i64
-  %419 = getelementptr i32, ptr %415, i64 %418
+  %416 = load ptr, ptr %415, align 8
+  %417 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
+  %418 = mul i32 %409, %417
+  %419 = sext i32 %418 to i64
+  %420 = getelementptr i32, ptr %416, i64 %419
   %.not.i.i.i.i26.i.i.i = icmp eq i32 %parent.024.i.i.i.i.i, -1
   br i1 %.not.i.i.i.i26.i.i.i, label %merge.i.i.i.i.i.i.i, label %then.i.i.i.i.i.i.i
 
 then.i.i.i.i.i.i.i:                               ; preds = %forbody.i.i.i.i.i
   %.val.i.i.i.i27.i.i.i = load ptr, ptr %369, align 8
-  %420 = sext i32 %parent.024.i.i.i.i.i to i64
-  %421 = getelementptr %10, ptr %.val.i.i.i.i27.i.i.i, i64 %420, i32 8
-  %422 = load i64, ptr %421, align 8
+  %421 = sext i32 %parent.024.i.i.i.i.i to i64
+  %422 = getelementptr %10, ptr %.val.i.i.i.i27.i.i.i, i64 %421, i32 8
+  %423 = load i64, ptr %422, align 8
   br label %merge.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i.i.i, %forbody.i.i.i.i.i
-  %hash.0.i.i.i.i.i.i.i = phi i64 [ %422, %then.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i ]
-  %423 = load i32, ptr %370, align 4
-  %424 = icmp sgt i32 %423, 0
-  br i1 %424, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
+  %hash.0.i.i.i.i.i.i.i = phi i64 [ %423, %then.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i ]
+  %424 = load i32, ptr %370, align 4
+  %425 = icmp sgt i32 %424, 0
+  br i1 %425, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
 
 forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i.i.i
-  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %423 to i64
+  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %424 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i.i.i.i, 7
-  %425 = icmp ult i32 %423, 8
-  br i1 %425, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
+  %426 = icmp ult i32 %424, 8
+  br i1 %426, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i.i.i.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i.i.i.i, 2147483640
@@ -51330,177 +51386,177 @@ forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i.i.i.i:                            ; preds = %forbody.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
   %indvars.iv.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %481, %forbody.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %482, %forbody.i.i.i.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i.i.i.i ]
-  %426 = getelementptr i32, ptr %419, i64 %indvars.iv.i.i.i.i.i.i.i
-  %427 = load i32, ptr %426, align 4
-  %428 = zext i32 %427 to i64
-  %429 = xor i64 %hash.19.i.i.i.i.i.i.i, %428
-  %430 = mul i64 %429, -7046029254386353131
-  %431 = lshr i64 %430, 32
+  %427 = getelementptr i32, ptr %420, i64 %indvars.iv.i.i.i.i.i.i.i
+  %428 = load i32, ptr %427, align 4
+  %429 = zext i32 %428 to i64
+  %430 = xor i64 %hash.19.i.i.i.i.i.i.i, %429
+  %431 = mul i64 %430, -7046029254386353131
+  %432 = lshr i64 %431, 32
   %indvars.iv.next.i.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 1
-  %432 = getelementptr i32, ptr %419, i64 %indvars.iv.next.i.i.i.i.i.i.i
-  %433 = load i32, ptr %432, align 4
-  %434 = zext i32 %433 to i64
-  %435 = xor i64 %431, %434
-  %436 = xor i64 %435, %430
-  %437 = mul i64 %436, -7046029254386353131
-  %438 = lshr i64 %437, 32
+  %433 = getelementptr i32, ptr %420, i64 %indvars.iv.next.i.i.i.i.i.i.i
+  %434 = load i32, ptr %433, align 4
+  %435 = zext i32 %434 to i64
+  %436 = xor i64 %432, %435
+  %437 = xor i64 %436, %431
+  %438 = mul i64 %437, -7046029254386353131
+  %439 = lshr i64 %438, 32
   %indvars.iv.next.i.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 2
-  %439 = getelementptr i32, ptr %419, i64 %indvars.iv.next.i.i.i.i.i.i.i.1
-  %440 = load i32, ptr %439, align 4
-  %441 = zext i32 %440 to i64
-  %442 = xor i64 %438, %441
-  %443 = xor i64 %442, %437
-  %444 = mul i64 %443, -7046029254386353131
-  %445 = lshr i64 %444, 32
+  %440 = getelementptr i32, ptr %420, i64 %indvars.iv.next.i.i.i.i.i.i.i.1
+  %441 = load i32, ptr %440, align 4
+  %442 = zext i32 %441 to i64
+  %443 = xor i64 %439, %442
+  %444 = xor i64 %443, %438
+  %445 = mul i64 %444, -7046029254386353131
+  %446 = lshr i64 %445, 32
   %indvars.iv.next.i.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 3
-  %446 = getelementptr i32, ptr %419, i64 %indvars.iv.next.i.i.i.i.i.i.i.2
-  %447 = load i32, ptr %446, align 4
-  %448 = zext i32 %447 to i64
-  %449 = xor i64 %445, %448
-  %450 = xor i64 %449, %444
-  %451 = mul i64 %450, -7046029254386353131
-  %452 = lshr i64 %451, 32
+  %447 = getelementptr i32, ptr %420, i64 %indvars.iv.next.i.i.i.i.i.i.i.2
+  %448 = load i32, ptr %447, align 4
+  %449 = zext i32 %448 to i64
+  %450 = xor i64 %446, %449
+  %451 = xor i64 %450, %445
+  %452 = mul i64 %451, -7046029254386353131
+  %453 = lshr i64 %452, 32
   %indvars.iv.next.i.i.i.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 4
-  %453 = getelementptr i32, ptr %419, i64 %indvars.iv.next.i.i.i.i.i.i.i.3
-  %454 = load i32, ptr %453, align 4
-  %455 = zext i32 %454 to i64
-  %456 = xor i64 %452, %455
-  %457 = xor i64 %456, %451
-  %458 = mul i64 %457, -7046029254386353131
-  %459 = lshr i64 %458, 32
+  %454 = getelementptr i32, ptr %420, i64 %indvars.iv.next.i.i.i.i.i.i.i.3
+  %455 = load i32, ptr %454, align 4
+  %456 = zext i32 %455 to i64
+  %457 = xor i64 %453, %456
+  %458 = xor i64 %457, %452
+  %459 = mul i64 %458, -7046029254386353131
+  %460 = lshr i64 %459, 32
   %indvars.iv.next.i.i.i.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 5
-  %460 = getelementptr i32, ptr %419, i64 %indvars.iv.next.i.i.i.i.i.i.i.4
-  %461 = load i32, ptr %460, align 4
-  %462 = zext i32 %461 to i64
-  %463 = xor i64 %459, %462
-  %464 = xor i64 %463, %458
-  %465 = mul i64 %464, -7046029254386353131
-  %466 = lshr i64 %465, 32
+  %461 = getelementptr i32, ptr %420, i64 %indvars.iv.next.i.i.i.i.i.i.i.4
+  %462 = load i32, ptr %461, align 4
+  %463 = zext i32 %462 to i64
+  %464 = xor i64 %460, %463
+  %465 = xor i64 %464, %459
+  %466 = mul i64 %465, -7046029254386353131
+  %467 = lshr i64 %466, 32
   %indvars.iv.next.i.i.i.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 6
-  %467 = getelementptr i32, ptr %419, i64 %indvars.iv.next.i.i.i.i.i.i.i.5
-  %468 = load i32, ptr %467, align 4
-  %469 = zext i32 %468 to i64
-  %470 = xor i64 %466, %469
-  %471 = xor i64 %470, %465
-  %472 = mul i64 %471, -7046029254386353131
-  %473 = lshr i64 %472, 32
+  %468 = getelementptr i32, ptr %420, i64 %indvars.iv.next.i.i.i.i.i.i.i.5
+  %469 = load i32, ptr %468, align 4
+  %470 = zext i32 %469 to i64
+  %471 = xor i64 %467, %470
+  %472 = xor i64 %471, %466
+  %473 = mul i64 %472, -7046029254386353131
+  %474 = lshr i64 %473, 32
   %indvars.iv.next.i.i.i.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 7
-  %474 = getelementptr i32, ptr %419, i64 %indvars.iv.next.i.i.i.i.i.i.i.6
-  %475 = load i32, ptr %474, align 4
-  %476 = zext i32 %475 to i64
-  %477 = xor i64 %473, %476
-  %478 = xor i64 %477, %472
-  %479 = mul i64 %478, -7046029254386353131
-  %480 = lshr i64 %479, 32
-  %481 = xor i64 %480, %479
+  %475 = getelementptr i32, ptr %420, i64 %indvars.iv.next.i.i.i.i.i.i.i.6
+  %476 = load i32, ptr %475, align 4
+  %477 = zext i32 %476 to i64
+  %478 = xor i64 %474, %477
+  %479 = xor i64 %478, %473
+  %480 = mul i64 %479, -7046029254386353131
+  %481 = lshr i64 %480, 32
+  %482 = xor i64 %481, %480
   %indvars.iv.next.i.i.i.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i
-  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %481, %forbody.i.i.i.i.i.i.i ]
+  %.lcssa.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %482, %forbody.i.i.i.i.i.i.i ]
   %indvars.iv.i.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %481, %forbody.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %482, %forbody.i.i.i.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil
   %indvars.iv.i.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.i.epil, %forbody.i.i.i.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %488, %forbody.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %489, %forbody.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %482 = getelementptr i32, ptr %419, i64 %indvars.iv.i.i.i.i.i.i.i.epil
-  %483 = load i32, ptr %482, align 4
-  %484 = zext i32 %483 to i64
-  %485 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %484
-  %486 = mul i64 %485, -7046029254386353131
-  %487 = lshr i64 %486, 32
-  %488 = xor i64 %487, %486
+  %483 = getelementptr i32, ptr %420, i64 %indvars.iv.i.i.i.i.i.i.i.epil
+  %484 = load i32, ptr %483, align 4
+  %485 = zext i32 %484 to i64
+  %486 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %485
+  %487 = mul i64 %486, -7046029254386353131
+  %488 = lshr i64 %487, 32
+  %489 = xor i64 %488, %487
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !103
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %488, %forbody.i.i.i.i.i.i.i.epil ]
-  %489 = load i64, ptr %371, align 8
-  %490 = and i64 %489, %hash.1.lcssa.i.i.i.i.i.i.i
+  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %489, %forbody.i.i.i.i.i.i.i.epil ]
+  %490 = load i64, ptr %371, align 8
+  %491 = and i64 %490, %hash.1.lcssa.i.i.i.i.i.i.i
   %.val14.i.i.i.i.i.i.i = load i32, ptr %372, align 4
   %.val15.i.i.i.i.i.i.i = load ptr, ptr %373, align 8
-  %491 = add i32 %.val14.i.i.i.i.i.i.i, -1
-  %492 = sext i32 %491 to i64
-  %493 = and i64 %490, %492
-  %494 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i, i64 %493
-  %page.018.i.i.i.i.i.i.i = load i32, ptr %494, align 4
+  %492 = add i32 %.val14.i.i.i.i.i.i.i, -1
+  %493 = sext i32 %492 to i64
+  %494 = and i64 %491, %493
+  %495 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i, i64 %494
+  %page.018.i.i.i.i.i.i.i = load i32, ptr %495, align 4
   %.not19.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i, -1
   br i1 %.not19.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
   %.val.i4.i.i.i.i.i.i = load ptr, ptr %369, align 8
-  %495 = sext i32 %423 to i64
-  %496 = shl nsw i64 %495, 2
+  %496 = sext i32 %424 to i64
+  %497 = shl nsw i64 %496, 2
   br label %whilebody.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
   %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i ]
-  %497 = sext i32 %page.020.i.i.i.i.i.i.i to i64
-  %498 = getelementptr %10, ptr %.val.i4.i.i.i.i.i.i, i64 %497
-  %499 = getelementptr i8, ptr %498, i64 32
-  %500 = load i64, ptr %499, align 8
-  %501 = icmp eq i64 %500, %490
-  br i1 %501, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %498 = sext i32 %page.020.i.i.i.i.i.i.i to i64
+  %499 = getelementptr %10, ptr %.val.i4.i.i.i.i.i.i, i64 %498
+  %500 = getelementptr i8, ptr %499, i64 32
+  %501 = load i64, ptr %500, align 8
+  %502 = icmp eq i64 %501, %491
+  br i1 %502, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %and.lhs.true3.i.i.i.i.i.i.i
   %.val17.i.i.i.i.i.i.i = load ptr, ptr %374, align 8
-  %502 = mul nsw i64 %497, %495
-  %503 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i, i64 %502
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %503, ptr readonly %419, i64 %496)
-  %504 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %504, label %merge2.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %503 = mul nsw i64 %498, %496
+  %504 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i, i64 %503
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %504, ptr readonly %420, i64 %497)
+  %505 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
+  br i1 %505, label %merge2.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i:                      ; preds = %whilebody.i.i.i.i.i.i.i
-  %505 = getelementptr i8, ptr %498, i64 8
-  %506 = load i32, ptr %505, align 4
-  %507 = icmp eq i32 %506, %parent.024.i.i.i.i.i
-  br i1 %507, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %506 = getelementptr i8, ptr %499, i64 8
+  %507 = load i32, ptr %506, align 4
+  %508 = icmp eq i32 %507, %parent.024.i.i.i.i.i
+  br i1 %508, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i
-  %508 = getelementptr i8, ptr %498, i64 24
-  %page.0.i.i.i.i.i.i.i = load i32, ptr %508, align 4
+  %509 = getelementptr i8, ptr %499, i64 24
+  %page.0.i.i.i.i.i.i.i = load i32, ptr %509, align 4
   %.not.i5.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i, -1
   br i1 %.not.i5.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %whilebody.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i.i.i
-  %509 = getelementptr i32, ptr %399, i64 %indvars.iv.i.i.i.i.i
-  store i32 %page.020.i.i.i.i.i.i.i, ptr %509, align 4
+  %510 = getelementptr i32, ptr %400, i64 %indvars.iv.i.i.i.i.i
+  store i32 %page.020.i.i.i.i.i.i.i, ptr %510, align 4
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %forbody.i.i.i.i.i
 
 "$Scheduler.find_prefix.exit.i.i.i.i":            ; preds = %merge2.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i, %merge.i.i25.i.i.i, %and.lhs.true.i.i28.i.i.i, %merge.i.i35.i.i
-  %common.ret.op.i.i15.i.i.i = phi i32 [ 0, %and.lhs.true.i.i28.i.i.i ], [ 0, %merge.i.i35.i.i ], [ %412, %merge.i.i25.i.i.i ], [ %416, %merge2.i.i.i.i.i.i.i ], [ %416, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %412, %merge2.i.i.i.i.i ]
-  %510 = getelementptr i8, ptr %393, i64 24
-  %511 = load i64, ptr %510, align 8
-  %512 = trunc i64 %511 to i32
+  %common.ret.op.i.i15.i.i.i = phi i32 [ 0, %and.lhs.true.i.i28.i.i.i ], [ 0, %merge.i.i35.i.i ], [ %413, %merge.i.i25.i.i.i ], [ %417, %merge2.i.i.i.i.i.i.i ], [ %417, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %413, %merge2.i.i.i.i.i ]
+  %511 = getelementptr i8, ptr %394, i64 24
+  %512 = load i64, ptr %511, align 8
+  %513 = trunc i64 %512 to i32
   %.val.i16.i.i.i = load i32, ptr %368, align 4
-  %513 = add i32 %.val.i16.i.i.i, -1
-  %514 = add i32 %513, %512
-  %515 = sdiv i32 %514, %.val.i16.i.i.i
-  %516 = sub i32 %515, %common.ret.op.i.i15.i.i.i
+  %514 = add i32 %.val.i16.i.i.i, -1
+  %515 = add i32 %514, %513
+  %516 = sdiv i32 %515, %.val.i16.i.i.i
+  %517 = sub i32 %516, %common.ret.op.i.i15.i.i.i
   %.val30.i.i.i.i = load i32, ptr %375, align 4
   %.val31.i.i.i.i = load i32, ptr %376, align 4
-  %517 = add i32 %.val31.i.i.i.i, %.val30.i.i.i.i
-  %518 = icmp sgt i32 %common.ret.op.i.i15.i.i.i, 0
-  br i1 %518, label %forbody.lr.ph.i33.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i"
+  %518 = add i32 %.val31.i.i.i.i, %.val30.i.i.i.i
+  %519 = icmp sgt i32 %common.ret.op.i.i15.i.i.i, 0
+  br i1 %519, label %forbody.lr.ph.i33.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i"
 
 forbody.lr.ph.i33.i.i.i.i:                        ; preds = %"$Scheduler.find_prefix.exit.i.i.i.i"
   %.val.i.i23.i.i.i = load ptr, ptr %369, align 8
   %wide.trip.count.i34.i.i.i.i = zext nneg i32 %common.ret.op.i.i15.i.i.i to i64
   %xtraiter104 = and i64 %wide.trip.count.i34.i.i.i.i, 3
-  %519 = icmp ult i32 %common.ret.op.i.i15.i.i.i, 4
-  br i1 %519, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.new
+  %520 = icmp ult i32 %common.ret.op.i.i15.i.i.i, 4
+  br i1 %520, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.new
 
 forbody.lr.ph.i33.i.i.i.i.new:                    ; preds = %forbody.lr.ph.i33.i.i.i.i
   %unroll_iter108 = and i64 %wide.trip.count.i34.i.i.i.i, 2147483644
@@ -51508,287 +51564,298 @@ forbody.lr.ph.i33.i.i.i.i.new:                    ; preds = %forbody.lr.ph.i33.i
 
 forbody.i35.i.i.i.i:                              ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i.new
   %indvars.iv.i36.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %indvars.iv.next.i37.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %563, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %count.05.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %564, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
   %niter109 = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %niter109.next.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %520 = getelementptr i32, ptr %399, i64 %indvars.iv.i36.i.i.i.i
-  %521 = load i32, ptr %520, align 4
-  %522 = sext i32 %521 to i64
-  %523 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %522
-  %524 = getelementptr i8, ptr %523, i64 4
-  %525 = load i8, ptr %524, align 1
-  %526 = trunc i8 %525 to i1
-  br i1 %526, label %"$PagePool.is_cached.exit.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
+  %521 = getelementptr i32, ptr %400, i64 %indvars.iv.i36.i.i.i.i
+  %522 = load i32, ptr %521, align 4
+  %523 = sext i32 %522 to i64
+  %524 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %523
+  %525 = getelementptr i8, ptr %524, i64 4
+  %526 = load i8, ptr %525, align 1
+  %527 = trunc i8 %526 to i1
+  br i1 %527, label %"$PagePool.is_cached.exit.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.i.i.i.i.i":             ; preds = %forbody.i35.i.i.i.i
-  %527 = load i32, ptr %523, align 4
-  %.fr.i.i.i.i.i = freeze i32 %527
-  %528 = icmp eq i32 %.fr.i.i.i.i.i, 0
-  %529 = zext i1 %528 to i32
-  %spec.select.i.i.i.i.i = add i32 %count.05.i.i.i.i.i, %529
+  %528 = load i32, ptr %524, align 4
+  %.fr.i.i.i.i.i = freeze i32 %528
+  %529 = icmp eq i32 %.fr.i.i.i.i.i, 0
+  %530 = zext i1 %529 to i32
+  %spec.select.i.i.i.i.i = add i32 %count.05.i.i.i.i.i, %530
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i":      ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i", %forbody.i35.i.i.i.i
-  %530 = phi i32 [ %count.05.i.i.i.i.i, %forbody.i35.i.i.i.i ], [ %spec.select.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i" ]
+  %531 = phi i32 [ %count.05.i.i.i.i.i, %forbody.i35.i.i.i.i ], [ %spec.select.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i" ]
   %indvars.iv.next.i37.i.i.i.i = or disjoint i64 %indvars.iv.i36.i.i.i.i, 1
-  %531 = getelementptr i32, ptr %399, i64 %indvars.iv.next.i37.i.i.i.i
-  %532 = load i32, ptr %531, align 4
-  %533 = sext i32 %532 to i64
-  %534 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %533
-  %535 = getelementptr i8, ptr %534, i64 4
-  %536 = load i8, ptr %535, align 1
-  %537 = trunc i8 %536 to i1
-  br i1 %537, label %"$PagePool.is_cached.exit.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
+  %532 = getelementptr i32, ptr %400, i64 %indvars.iv.next.i37.i.i.i.i
+  %533 = load i32, ptr %532, align 4
+  %534 = sext i32 %533 to i64
+  %535 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %534
+  %536 = getelementptr i8, ptr %535, i64 4
+  %537 = load i8, ptr %536, align 1
+  %538 = trunc i8 %537 to i1
+  br i1 %538, label %"$PagePool.is_cached.exit.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.1":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
-  %538 = load i32, ptr %534, align 4
-  %.fr.i.i.i.i.i.1 = freeze i32 %538
-  %539 = icmp eq i32 %.fr.i.i.i.i.i.1, 0
-  %540 = zext i1 %539 to i32
-  %spec.select.i.i.i.i.i.1 = add i32 %530, %540
+  %539 = load i32, ptr %535, align 4
+  %.fr.i.i.i.i.i.1 = freeze i32 %539
+  %540 = icmp eq i32 %.fr.i.i.i.i.i.1, 0
+  %541 = zext i1 %540 to i32
+  %spec.select.i.i.i.i.i.1 = add i32 %531, %541
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.1":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.1", %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
-  %541 = phi i32 [ %530, %"$PagePool.is_cached.exit.thread.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.1" ]
+  %542 = phi i32 [ %531, %"$PagePool.is_cached.exit.thread.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.1" ]
   %indvars.iv.next.i37.i.i.i.i.1 = or disjoint i64 %indvars.iv.i36.i.i.i.i, 2
-  %542 = getelementptr i32, ptr %399, i64 %indvars.iv.next.i37.i.i.i.i.1
-  %543 = load i32, ptr %542, align 4
-  %544 = sext i32 %543 to i64
-  %545 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %544
-  %546 = getelementptr i8, ptr %545, i64 4
-  %547 = load i8, ptr %546, align 1
-  %548 = trunc i8 %547 to i1
-  br i1 %548, label %"$PagePool.is_cached.exit.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
+  %543 = getelementptr i32, ptr %400, i64 %indvars.iv.next.i37.i.i.i.i.1
+  %544 = load i32, ptr %543, align 4
+  %545 = sext i32 %544 to i64
+  %546 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %545
+  %547 = getelementptr i8, ptr %546, i64 4
+  %548 = load i8, ptr %547, align 1
+  %549 = trunc i8 %548 to i1
+  br i1 %549, label %"$PagePool.is_cached.exit.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.2":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
-  %549 = load i32, ptr %545, align 4
-  %.fr.i.i.i.i.i.2 = freeze i32 %549
-  %550 = icmp eq i32 %.fr.i.i.i.i.i.2, 0
-  %551 = zext i1 %550 to i32
-  %spec.select.i.i.i.i.i.2 = add i32 %541, %551
+  %550 = load i32, ptr %546, align 4
+  %.fr.i.i.i.i.i.2 = freeze i32 %550
+  %551 = icmp eq i32 %.fr.i.i.i.i.i.2, 0
+  %552 = zext i1 %551 to i32
+  %spec.select.i.i.i.i.i.2 = add i32 %542, %552
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.2":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.2", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
-  %552 = phi i32 [ %541, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.2" ]
+  %553 = phi i32 [ %542, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.2" ]
   %indvars.iv.next.i37.i.i.i.i.2 = or disjoint i64 %indvars.iv.i36.i.i.i.i, 3
-  %553 = getelementptr i32, ptr %399, i64 %indvars.iv.next.i37.i.i.i.i.2
-  %554 = load i32, ptr %553, align 4
-  %555 = sext i32 %554 to i64
-  %556 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %555
-  %557 = getelementptr i8, ptr %556, i64 4
-  %558 = load i8, ptr %557, align 1
-  %559 = trunc i8 %558 to i1
-  br i1 %559, label %"$PagePool.is_cached.exit.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
+  %554 = getelementptr i32, ptr %400, i64 %indvars.iv.next.i37.i.i.i.i.2
+  %555 = load i32, ptr %554, align 4
+  %556 = sext i32 %555 to i64
+  %557 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %556
+  %558 = getelementptr i8, ptr %557, i64 4
+  %559 = load i8, ptr %558, align 1
+  %560 = trunc i8 %559 to i1
+  br i1 %560, label %"$PagePool.is_cached.exit.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.3":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
-  %560 = load i32, ptr %556, align 4
-  %.fr.i.i.i.i.i.3 = freeze i32 %560
-  %561 = icmp eq i32 %.fr.i.i.i.i.i.3, 0
-  %562 = zext i1 %561 to i32
-  %spec.select.i.i.i.i.i.3 = add i32 %552, %562
+  %561 = load i32, ptr %557, align 4
+  %.fr.i.i.i.i.i.3 = freeze i32 %561
+  %562 = icmp eq i32 %.fr.i.i.i.i.i.3, 0
+  %563 = zext i1 %562 to i32
+  %spec.select.i.i.i.i.i.3 = add i32 %553, %563
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.3":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.3", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
-  %563 = phi i32 [ %552, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.3" ]
+  %564 = phi i32 [ %553, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.3" ]
   %indvars.iv.next.i37.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i36.i.i.i.i, 4
   %niter109.next.3 = add i64 %niter109, 4
   %niter109.ncmp.3 = icmp eq i64 %niter109.next.3, %unroll_iter108
   br i1 %niter109.ncmp.3, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i35.i.i.i.i
 
 "$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa": ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i
-  %.lcssa96.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i ], [ %563, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %.lcssa96.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i ], [ %564, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
   %indvars.iv.i36.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %indvars.iv.next.i37.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %563, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %count.05.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %564, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
   %lcmp.mod106.not = icmp eq i64 %xtraiter104, 0
   br i1 %lcmp.mod106.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil
 
 forbody.i35.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
   %indvars.iv.i36.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i37.i.i.i.i.epil, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %indvars.iv.i36.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %count.05.i.i.i.i.i.epil = phi i32 [ %574, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
+  %count.05.i.i.i.i.i.epil = phi i32 [ %575, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter105 = phi i64 [ %epil.iter105.next, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ 0, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %564 = getelementptr i32, ptr %399, i64 %indvars.iv.i36.i.i.i.i.epil
-  %565 = load i32, ptr %564, align 4
-  %566 = sext i32 %565 to i64
-  %567 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %566
-  %568 = getelementptr i8, ptr %567, i64 4
-  %569 = load i8, ptr %568, align 1
-  %570 = trunc i8 %569 to i1
-  br i1 %570, label %"$PagePool.is_cached.exit.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
+  %565 = getelementptr i32, ptr %400, i64 %indvars.iv.i36.i.i.i.i.epil
+  %566 = load i32, ptr %565, align 4
+  %567 = sext i32 %566 to i64
+  %568 = getelementptr %10, ptr %.val.i.i23.i.i.i, i64 %567
+  %569 = getelementptr i8, ptr %568, i64 4
+  %570 = load i8, ptr %569, align 1
+  %571 = trunc i8 %570 to i1
+  br i1 %571, label %"$PagePool.is_cached.exit.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.epil":        ; preds = %forbody.i35.i.i.i.i.epil
-  %571 = load i32, ptr %567, align 4
-  %.fr.i.i.i.i.i.epil = freeze i32 %571
-  %572 = icmp eq i32 %.fr.i.i.i.i.i.epil, 0
-  %573 = zext i1 %572 to i32
-  %spec.select.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.epil, %573
+  %572 = load i32, ptr %568, align 4
+  %.fr.i.i.i.i.i.epil = freeze i32 %572
+  %573 = icmp eq i32 %.fr.i.i.i.i.i.epil, 0
+  %574 = zext i1 %573 to i32
+  %spec.select.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.epil, %574
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.epil": ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.epil", %forbody.i35.i.i.i.i.epil
-  %574 = phi i32 [ %count.05.i.i.i.i.i.epil, %forbody.i35.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.epil" ]
+  %575 = phi i32 [ %count.05.i.i.i.i.i.epil, %forbody.i35.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.epil" ]
   %indvars.iv.next.i37.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.epil, 1
   %epil.iter105.next = add i64 %epil.iter105, 1
   %epil.iter105.cmp.not = icmp eq i64 %epil.iter105.next, %xtraiter104
   br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !104
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
-  %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa96.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %574, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
-  %575 = sub i32 %517, %count.0.lcssa.i.i.i.i.i
-  %576 = icmp sgt i32 %516, %575
-  br i1 %576, label %then2.i.i.i.i, label %merge1.i.i36.i.i
+  %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa96.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %575, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
+  %576 = sub i32 %518, %count.0.lcssa.i.i.i.i.i
+  %577 = icmp sgt i32 %517, %576
+  br i1 %577, label %then2.i.i.i.i, label %merge1.i.i36.i.i
 
 then2.i.i.i.i:                                    ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
-  %577 = getelementptr i8, ptr %393, i64 104
-  %578 = load i64, ptr %366, align 8
-  store i64 %578, ptr %577, align 8
+  %578 = getelementptr i8, ptr %394, i64 104
+  %579 = load i64, ptr %366, align 8
+  store i64 %579, ptr %578, align 8
   br label %merge1.i.i
 
 merge1.i.i36.i.i:                                 ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
-  %579 = load i64, ptr %364, align 8
-  %580 = add i64 %579, -1
-  store i64 %580, ptr %364, align 8
-  %581 = load ptr, ptr %377, align 8
-  %582 = getelementptr i32, ptr %581, i64 %580
-  %583 = load i32, ptr %582, align 4
-  %584 = getelementptr i8, ptr %393, i64 72
-  store i32 %583, ptr %584, align 4
-  %585 = load i64, ptr %360, align 8
-  %586 = icmp sgt i64 %585, 0
-  br i1 %586, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i"
+  %580 = load i64, ptr %364, align 8
+  %581 = add i64 %580, -1
+  store i64 %581, ptr %364, align 8
+  %582 = load ptr, ptr %377, align 8
+  %583 = getelementptr i32, ptr %582, i64 %581
+  %584 = load i32, ptr %583, align 4
+  %585 = getelementptr i8, ptr %394, i64 72
+  store i32 %584, ptr %585, align 4
+  %586 = load i64, ptr %360, align 8
+  %587 = icmp sgt i64 %586, 0
+  br i1 %587, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i.i:                      ; preds = %merge1.i.i36.i.i
-  %587 = load ptr, ptr %359, align 8
+  %588 = load ptr, ptr %359, align 8
   br label %forbody.i.i.i42.i.i.i.i
 
 forbody.i.i.i42.i.i.i.i:                          ; preds = %merge1.i.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i.i
-  %i.06.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %591, %merge1.i.i.i.i.i.i.i ]
-  %588 = getelementptr ptr, ptr %587, i64 %i.06.i.i.i.i.i.i.i
-  %589 = load ptr, ptr %588, align 8
-  %590 = icmp eq ptr %589, %393
-  br i1 %590, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i.i
+  %i.06.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %592, %merge1.i.i.i.i.i.i.i ]
+  %589 = getelementptr ptr, ptr %588, i64 %i.06.i.i.i.i.i.i.i
+  %590 = load ptr, ptr %589, align 8
+  %591 = icmp eq ptr %590, %394
+  br i1 %591, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i.i
 
 merge1.i.i.i.i.i.i.i:                             ; preds = %forbody.i.i.i42.i.i.i.i
-  %591 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i43.i.i.i.i = icmp eq i64 %591, %585
+  %592 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i43.i.i.i.i = icmp eq i64 %592, %586
   br i1 %exitcond.not.i.i.i43.i.i.i.i, label %"$remove.exit.i.i.i.i.i", label %forbody.i.i.i42.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %forbody.i.i.i42.i.i.i.i
-  %592 = getelementptr ptr, ptr %587, i64 %i.06.i.i.i.i.i.i.i
-  %593 = getelementptr i8, ptr %592, i64 8
-  %594 = xor i64 %i.06.i.i.i.i.i.i.i, -1
-  %595 = add nsw i64 %585, %594
-  %596 = shl i64 %595, 3
-  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %592, ptr align 1 %593, i64 %596, i1 false)
-  %597 = load i64, ptr %360, align 8
-  %598 = add i64 %597, -1
-  store i64 %598, ptr %360, align 8
+  %593 = getelementptr ptr, ptr %588, i64 %i.06.i.i.i.i.i.i.i
+  %594 = getelementptr i8, ptr %593, i64 8
+  %595 = xor i64 %i.06.i.i.i.i.i.i.i, -1
+  %596 = add nsw i64 %586, %595
+  %597 = shl i64 %596, 3
+  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %593, ptr align 1 %594, i64 %597, i1 false)
+  %598 = load i64, ptr %360, align 8
+  %599 = add i64 %598, -1
+  store i64 %599, ptr %360, align 8
   br label %"$remove.exit.i.i.i.i.i"
 
 "$remove.exit.i.i.i.i.i":                         ; preds = %merge1.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge1.i.i36.i.i
-  %599 = getelementptr i8, ptr %393, i64 12
-  %600 = load i32, ptr %599, align 4
-  %601 = icmp eq i32 %600, 2
-  br i1 %601, label %then.i.i.i49.i.i, label %merge.i39.i.i.i.i
+  %600 = getelementptr i8, ptr %394, i64 12
+  %601 = load i32, ptr %600, align 4
+  %602 = icmp eq i32 %601, 2
+  br i1 %602, label %then.i.i.i49.i.i, label %merge.i39.i.i.i.i
 
 then.i.i.i49.i.i:                                 ; preds = %"$remove.exit.i.i.i.i.i"
-  %602 = load i32, ptr %378, align 4
-  %603 = add i32 %602, -1
-  store i32 %603, ptr %378, align 4
-  %604 = getelementptr i8, ptr %393, i64 52
-  %605 = load i32, ptr %604, align 4
-  %606 = icmp sgt i32 %605, 0
-  br i1 %606, label %then2.i.i.i.i.i, label %merge.i39.i.i.i.i
+  %603 = load i32, ptr %378, align 4
+  %604 = add i32 %603, -1
+  store i32 %604, ptr %378, align 4
+  %605 = getelementptr i8, ptr %394, i64 52
+  %606 = load i32, ptr %605, align 4
+  %607 = icmp sgt i32 %606, 0
+  br i1 %607, label %then2.i.i.i.i.i, label %merge.i39.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i49.i.i
-  %607 = load ptr, ptr %379, align 8
-  %608 = load i64, ptr %380, align 8
-  %609 = getelementptr ptr, ptr %607, i64 %608
-  store ptr %393, ptr %609, align 8
-  %610 = load i64, ptr %380, align 8
-  %611 = add i64 %610, 1
-  store i64 %611, ptr %380, align 8
+  %608 = load ptr, ptr %379, align 8
+  %609 = load i64, ptr %380, align 8
+  %610 = getelementptr ptr, ptr %608, i64 %609
+  store ptr %394, ptr %610, align 8
+  %611 = load i64, ptr %380, align 8
+  %612 = add i64 %611, 1
+  store i64 %612, ptr %380, align 8
   br label %merge.i39.i.i.i.i
 
 merge.i39.i.i.i.i:                                ; preds = %then2.i.i.i.i.i, %then.i.i.i49.i.i, %"$remove.exit.i.i.i.i.i"
-  %612 = getelementptr i8, ptr %393, i64 160
-  %613 = load float, ptr %612, align 4
-  %614 = fcmp une float %613, 1.000000e+00
-  br i1 %614, label %then5.i.i22.i.i.i, label %or.lhs.false.i.i.i.i.i.i
+  %613 = getelementptr i8, ptr %394, i64 160
+  %614 = load float, ptr %613, align 4
+  %615 = fcmp une float %614, 1.000000e+00
+  br i1 %615, label %then5.i.i22.i.i.i, label %or.lhs.false.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge.i39.i.i.i.i
-  %615 = getelementptr i8, ptr %393, i64 164
-  %616 = load float, ptr %615, align 4
-  %617 = fcmp une float %616, 0.000000e+00
-  br i1 %617, label %then5.i.i22.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
+  %616 = getelementptr i8, ptr %394, i64 164
+  %617 = load float, ptr %616, align 4
+  %618 = fcmp une float %617, 0.000000e+00
+  br i1 %618, label %then5.i.i22.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
 
 "$Sequence.has_penalties.exit.i.i.i.i.i":         ; preds = %or.lhs.false.i.i.i.i.i.i
-  %618 = getelementptr i8, ptr %393, i64 168
-  %619 = load float, ptr %618, align 4
-  %620 = fcmp une float %619, 0.000000e+00
-  br i1 %620, label %then5.i.i22.i.i.i, label %merge4.i.i.i.i.i
+  %619 = getelementptr i8, ptr %394, i64 168
+  %620 = load float, ptr %619, align 4
+  %621 = fcmp une float %620, 0.000000e+00
+  br i1 %621, label %then5.i.i22.i.i.i, label %merge4.i.i.i.i.i
 
 then5.i.i22.i.i.i:                                ; preds = %"$Sequence.has_penalties.exit.i.i.i.i.i", %or.lhs.false.i.i.i.i.i.i, %merge.i39.i.i.i.i
-  %621 = load ptr, ptr %381, align 8
-  %622 = load i64, ptr %382, align 8
-  %623 = getelementptr ptr, ptr %621, i64 %622
-  store ptr %393, ptr %623, align 8
-  %624 = load i64, ptr %382, align 8
-  %625 = add i64 %624, 1
-  store i64 %625, ptr %382, align 8
+  %622 = load ptr, ptr %381, align 8
+  %623 = load i64, ptr %382, align 8
+  %624 = getelementptr ptr, ptr %622, i64 %623
+  store ptr %394, ptr %624, align 8
+  %625 = load i64, ptr %382, align 8
+  %626 = add i64 %625, 1
+  store i64 %626, ptr %382, align 8
   br label %merge4.i.i.i.i.i
 
 merge4.i.i.i.i.i:                                 ; preds = %then5.i.i22.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i.i"
-  store i32 1, ptr %599, align 4
-  %626 = load ptr, ptr %383, align 8
-  %627 = load i64, ptr %13, align 8
-  %628 = getelementptr ptr, ptr %626, i64 %627
-  store ptr %393, ptr %628, align 8
-  %629 = load i64, ptr %13, align 8
-  %630 = add i64 %629, 1
-  store i64 %630, ptr %13, align 8
-  %631 = icmp sgt i64 %629, 0
-  br i1 %631, label %and.lhs.true.lr.ph.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %627 = getelementptr i8, ptr %394, i64 368
+  %628 = load i64, ptr %627, align 8
+  %629 = icmp eq i64 %628, 0
+  br i1 %629, label %then8.i.i.i.i.i, label %merge7.i.i.i.i.i
 
-and.lhs.true.lr.ph.i.i.i.i.i.i:                   ; preds = %merge4.i.i.i.i.i
-  %632 = getelementptr i8, ptr %393, i64 8
+then8.i.i.i.i.i:                                  ; preds = %merge4.i.i.i.i.i
+  %630 = load i64, ptr %383, align 8
+  store i64 %630, ptr %627, align 8
+  br label %merge7.i.i.i.i.i
+
+merge7.i.i.i.i.i:                                 ; preds = %then8.i.i.i.i.i, %merge4.i.i.i.i.i
+  store i32 1, ptr %600, align 4
+  %631 = load ptr, ptr %384, align 8
+  %632 = load i64, ptr %13, align 8
+  %633 = getelementptr ptr, ptr %631, i64 %632
+  store ptr %394, ptr %633, align 8
+  %634 = load i64, ptr %13, align 8
+  %635 = add i64 %634, 1
+  store i64 %635, ptr %13, align 8
+  %636 = icmp sgt i64 %634, 0
+  br i1 %636, label %and.lhs.true.lr.ph.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+
+and.lhs.true.lr.ph.i.i.i.i.i.i:                   ; preds = %merge7.i.i.i.i.i
+  %637 = getelementptr i8, ptr %394, i64 8
   br label %and.lhs.true.i.i.i.i47.i.i
 
 whilebody.i.i.i.i48.i.i:                          ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i", %then.i.i.i41.i.i.i.i
-  %633 = getelementptr ptr, ptr %635, i64 %position.013.i.i.i.i.i.i
-  store ptr %638, ptr %633, align 8
-  %634 = icmp ugt i64 %position.013.i.i.i.i.i.i, 1
-  br i1 %634, label %and.lhs.true.i.i.i.i47.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %638 = getelementptr ptr, ptr %640, i64 %position.013.i.i.i.i.i.i
+  store ptr %643, ptr %638, align 8
+  %639 = icmp ugt i64 %position.013.i.i.i.i.i.i, 1
+  br i1 %639, label %and.lhs.true.i.i.i.i47.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 and.lhs.true.i.i.i.i47.i.i:                       ; preds = %whilebody.i.i.i.i48.i.i, %and.lhs.true.lr.ph.i.i.i.i.i.i
-  %position.013.i.i.i.i.i.i = phi i64 [ %629, %and.lhs.true.lr.ph.i.i.i.i.i.i ], [ %636, %whilebody.i.i.i.i48.i.i ]
-  %635 = load ptr, ptr %383, align 8
-  %636 = add nsw i64 %position.013.i.i.i.i.i.i, -1
-  %637 = getelementptr ptr, ptr %635, i64 %636
-  %638 = load ptr, ptr %637, align 8
-  %639 = load i32, ptr %632, align 4
-  %640 = getelementptr i8, ptr %638, i64 8
-  %641 = load i32, ptr %640, align 4
-  %.not.i.i.i40.i.i.i.i = icmp eq i32 %639, %641
+  %position.013.i.i.i.i.i.i = phi i64 [ %634, %and.lhs.true.lr.ph.i.i.i.i.i.i ], [ %641, %whilebody.i.i.i.i48.i.i ]
+  %640 = load ptr, ptr %384, align 8
+  %641 = add nsw i64 %position.013.i.i.i.i.i.i, -1
+  %642 = getelementptr ptr, ptr %640, i64 %641
+  %643 = load ptr, ptr %642, align 8
+  %644 = load i32, ptr %637, align 4
+  %645 = getelementptr i8, ptr %643, i64 8
+  %646 = load i32, ptr %645, align 4
+  %.not.i.i.i40.i.i.i.i = icmp eq i32 %644, %646
   br i1 %.not.i.i.i40.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i.i", label %then.i.i.i41.i.i.i.i
 
 then.i.i.i41.i.i.i.i:                             ; preds = %and.lhs.true.i.i.i.i47.i.i
-  %642 = icmp sgt i32 %639, %641
-  br i1 %642, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %647 = icmp sgt i32 %644, %646
+  br i1 %647, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i.i":            ; preds = %and.lhs.true.i.i.i.i47.i.i
-  %643 = load i64, ptr %393, align 8
-  %644 = load i64, ptr %638, align 8
-  %645 = icmp ult i64 %643, %644
-  br i1 %645, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %648 = load i64, ptr %394, align 8
+  %649 = load i64, ptr %643, align 8
+  %650 = icmp ult i64 %648, %649
+  br i1 %650, label %whilebody.i.i.i.i48.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
-"$Scheduler.enter_running.exit.i.i.i.i":          ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i", %then.i.i.i41.i.i.i.i, %whilebody.i.i.i.i48.i.i, %merge4.i.i.i.i.i
-  %position.0.lcssa.i.i.i.i.i.i = phi i64 [ %629, %merge4.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %then.i.i.i41.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i48.i.i ]
-  %646 = load ptr, ptr %383, align 8
-  %647 = getelementptr ptr, ptr %646, i64 %position.0.lcssa.i.i.i.i.i.i
-  store ptr %393, ptr %647, align 8
-  br i1 %518, label %forbody.lr.ph.i44.i.i.i.i, label %merge.thread.i.i.i.i.i
+"$Scheduler.enter_running.exit.i.i.i.i":          ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i", %then.i.i.i41.i.i.i.i, %whilebody.i.i.i.i48.i.i, %merge7.i.i.i.i.i
+  %position.0.lcssa.i.i.i.i.i.i = phi i64 [ %634, %merge7.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %then.i.i.i41.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i48.i.i ]
+  %651 = load ptr, ptr %384, align 8
+  %652 = getelementptr ptr, ptr %651, i64 %position.0.lcssa.i.i.i.i.i.i
+  store ptr %394, ptr %652, align 8
+  br i1 %519, label %forbody.lr.ph.i44.i.i.i.i, label %merge.thread.i.i.i.i.i
 
 merge.thread.i.i.i.i.i:                           ; preds = %"$Scheduler.enter_running.exit.i.i.i.i"
-  %648 = getelementptr i8, ptr %393, i64 88
-  store i64 0, ptr %648, align 8
+  %653 = getelementptr i8, ptr %394, i64 88
+  store i64 0, ptr %653, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i"
 
 forbody.lr.ph.i44.i.i.i.i:                        ; preds = %"$Scheduler.enter_running.exit.i.i.i.i"
@@ -51797,127 +51864,127 @@ forbody.lr.ph.i44.i.i.i.i:                        ; preds = %"$Scheduler.enter_r
 
 forbody.i46.i.i.i.i:                              ; preds = %"$PagePool.retain.exit.i.i.i.i.i", %forbody.lr.ph.i44.i.i.i.i
   %indvars.iv.i47.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i44.i.i.i.i ], [ %indvars.iv.next.i48.i.i.i.i, %"$PagePool.retain.exit.i.i.i.i.i" ]
-  %649 = getelementptr i32, ptr %399, i64 %indvars.iv.i47.i.i.i.i
-  %650 = load i32, ptr %649, align 4
+  %654 = getelementptr i32, ptr %400, i64 %indvars.iv.i47.i.i.i.i
+  %655 = load i32, ptr %654, align 4
   %.val.i.i.i.i46.i.i = load ptr, ptr %369, align 8
-  %651 = sext i32 %650 to i64
-  %652 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %651
-  %653 = load i32, ptr %652, align 4
-  %654 = icmp eq i32 %653, 0
-  br i1 %654, label %then.i.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i"
+  %656 = sext i32 %655 to i64
+  %657 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %656
+  %658 = load i32, ptr %657, align 4
+  %659 = icmp eq i32 %658, 0
+  br i1 %659, label %then.i.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i"
 
 then.i.i.i.i.i.i:                                 ; preds = %forbody.i46.i.i.i.i
-  %655 = getelementptr i8, ptr %652, i64 16
-  %656 = load i32, ptr %655, align 4
-  %657 = icmp eq i32 %656, -1
-  %658 = getelementptr i8, ptr %652, i64 20
-  %659 = load i32, ptr %658, align 4
-  %660 = sext i32 %656 to i64
-  %661 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %660, i32 6
-  %.sink.i.i.i.i.i.i.i = select i1 %657, ptr %384, ptr %661
-  store i32 %659, ptr %.sink.i.i.i.i.i.i.i, align 4
-  %662 = icmp eq i32 %659, -1
-  %663 = load i32, ptr %655, align 4
-  br i1 %662, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i
+  %660 = getelementptr i8, ptr %657, i64 16
+  %661 = load i32, ptr %660, align 4
+  %662 = icmp eq i32 %661, -1
+  %663 = getelementptr i8, ptr %657, i64 20
+  %664 = load i32, ptr %663, align 4
+  %665 = sext i32 %661 to i64
+  %666 = getelementptr %10, ptr %.val.i.i.i.i46.i.i, i64 %665, i32 6
+  %.sink.i.i.i.i.i.i.i = select i1 %662, ptr %385, ptr %666
+  store i32 %664, ptr %.sink.i.i.i.i.i.i.i, align 4
+  %667 = icmp eq i32 %664, -1
+  %668 = load i32, ptr %660, align 4
+  br i1 %667, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i
 
 else4.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i.i
-  %664 = load ptr, ptr %369, align 8
-  %665 = sext i32 %659 to i64
-  %666 = getelementptr %10, ptr %664, i64 %665, i32 5
+  %669 = load ptr, ptr %369, align 8
+  %670 = sext i32 %664 to i64
+  %671 = getelementptr %10, ptr %669, i64 %670, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i.i.i":       ; preds = %else4.i.i.i.i.i.i.i, %then.i.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i.i = phi ptr [ %666, %else4.i.i.i.i.i.i.i ], [ %385, %then.i.i.i.i.i.i ]
-  store i32 %663, ptr %.sink19.i.i.i.i.i.i.i, align 4
-  %667 = load <2 x i32>, ptr %386, align 4
-  %668 = add <2 x i32> %667, <i32 1, i32 -1>
-  store <2 x i32> %668, ptr %386, align 4
-  %.pre.i.i.i.i.i.i = load i32, ptr %652, align 4
+  %.sink19.i.i.i.i.i.i.i = phi ptr [ %671, %else4.i.i.i.i.i.i.i ], [ %386, %then.i.i.i.i.i.i ]
+  store i32 %668, ptr %.sink19.i.i.i.i.i.i.i, align 4
+  %672 = load <2 x i32>, ptr %387, align 4
+  %673 = add <2 x i32> %672, <i32 1, i32 -1>
+  store <2 x i32> %673, ptr %387, align 4
+  %.pre.i.i.i.i.i.i = load i32, ptr %657, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i"
 
 "$PagePool.retain.exit.i.i.i.i.i":                ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i.i", %forbody.i46.i.i.i.i
-  %669 = phi i32 [ %653, %forbody.i46.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i" ]
-  %670 = add i32 %669, 1
-  store i32 %670, ptr %652, align 4
+  %674 = phi i32 [ %658, %forbody.i46.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i" ]
+  %675 = add i32 %674, 1
+  store i32 %675, ptr %657, align 4
   %indvars.iv.next.i48.i.i.i.i = add nuw nsw i64 %indvars.iv.i47.i.i.i.i, 1
   %exitcond.not.i49.i.i.i.i = icmp eq i64 %indvars.iv.next.i48.i.i.i.i, %wide.trip.count.i45.i.i.i.i
   br i1 %exitcond.not.i49.i.i.i.i, label %forbody3.lr.ph.i.i.i.i.i, label %forbody.i46.i.i.i.i
 
 forbody3.lr.ph.i.i.i.i.i:                         ; preds = %"$PagePool.retain.exit.i.i.i.i.i"
-  %671 = getelementptr i8, ptr %393, i64 88
-  store i64 0, ptr %671, align 8
+  %676 = getelementptr i8, ptr %394, i64 88
+  store i64 0, ptr %676, align 8
   br label %forbody3.i.i.i.i.i
 
 forbody3.i.i.i.i.i:                               ; preds = %forbody3.i.i.i.i.i, %forbody3.lr.ph.i.i.i.i.i
   %indvars.iv26.i.i.i.i.i = phi i64 [ 0, %forbody3.lr.ph.i.i.i.i.i ], [ %indvars.iv.next27.i.i.i.i.i, %forbody3.i.i.i.i.i ]
-  %672 = getelementptr i32, ptr %399, i64 %indvars.iv26.i.i.i.i.i
-  %673 = load i32, ptr %672, align 4
-  %674 = load ptr, ptr %398, align 8
-  %675 = load i64, ptr %671, align 8
-  %676 = getelementptr i32, ptr %674, i64 %675
-  store i32 %673, ptr %676, align 4
-  %677 = load i64, ptr %671, align 8
-  %678 = add i64 %677, 1
-  store i64 %678, ptr %671, align 8
-  %679 = load ptr, ptr %331, align 8
-  %680 = load i32, ptr %584, align 4
-  %681 = getelementptr i8, ptr %679, i64 52
-  %.val.i.i.i51.i.i.i.i = load i32, ptr %681, align 4
-  %682 = getelementptr i8, ptr %679, i64 280
-  %.val3.i.i.i.i.i.i.i = load ptr, ptr %682, align 8
-  %683 = sext i32 %680 to i64
-  %684 = sext i32 %.val.i.i.i51.i.i.i.i to i64
-  %685 = mul nsw i64 %684, %683
-  %686 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i, i64 %685
-  %sext.i.i.i.i.i.i = shl i64 %677, 32
-  %687 = ashr exact i64 %sext.i.i.i.i.i.i, 30
-  %688 = getelementptr i8, ptr %686, i64 %687
-  store i32 %673, ptr %688, align 4
-  %689 = load i32, ptr %584, align 4
-  %690 = load i32, ptr %387, align 4
-  %691 = call i32 @llvm.smin.i32(i32 %690, i32 %689)
-  store i32 %691, ptr %387, align 4
-  %692 = add i32 %689, 1
-  %693 = load i32, ptr %388, align 4
-  %694 = call i32 @llvm.smax.i32(i32 %692, i32 %693)
-  store i32 %694, ptr %388, align 4
+  %677 = getelementptr i32, ptr %400, i64 %indvars.iv26.i.i.i.i.i
+  %678 = load i32, ptr %677, align 4
+  %679 = load ptr, ptr %399, align 8
+  %680 = load i64, ptr %676, align 8
+  %681 = getelementptr i32, ptr %679, i64 %680
+  store i32 %678, ptr %681, align 4
+  %682 = load i64, ptr %676, align 8
+  %683 = add i64 %682, 1
+  store i64 %683, ptr %676, align 8
+  %684 = load ptr, ptr %331, align 8
+  %685 = load i32, ptr %585, align 4
+  %686 = getelementptr i8, ptr %684, i64 52
+  %.val.i.i.i51.i.i.i.i = load i32, ptr %686, align 4
+  %687 = getelementptr i8, ptr %684, i64 280
+  %.val3.i.i.i.i.i.i.i = load ptr, ptr %687, align 8
+  %688 = sext i32 %685 to i64
+  %689 = sext i32 %.val.i.i.i51.i.i.i.i to i64
+  %690 = mul nsw i64 %689, %688
+  %691 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i, i64 %690
+  %sext.i.i.i.i.i.i = shl i64 %682, 32
+  %692 = ashr exact i64 %sext.i.i.i.i.i.i, 30
+  %693 = getelementptr i8, ptr %691, i64 %692
+  store i32 %678, ptr %693, align 4
+  %694 = load i32, ptr %585, align 4
+  %695 = load i32, ptr %388, align 4
+  %696 = call i32 @llvm.smin.i32(i32 %695, i32 %694)
+  store i32 %696, ptr %388, align 4
+  %697 = add i32 %694, 1
+  %698 = load i32, ptr %389, align 4
+  %699 = call i32 @llvm.smax.i32(i32 %697, i32 %698)
+  store i32 %699, ptr %389, align 4
   %indvars.iv.next27.i.i.i.i.i = add nuw nsw i64 %indvars.iv26.i.i.i.i.i, 1
   %exitcond30.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next27.i.i.i.i.i, %wide.trip.count.i45.i.i.i.i
   br i1 %exitcond30.not.i.i.i.i.i, label %then.i53.i.i.i.i, label %forbody3.i.i.i.i.i
 
 then.i53.i.i.i.i:                                 ; preds = %forbody3.i.i.i.i.i
-  %695 = getelementptr i8, ptr %393, i64 64
-  store i32 %common.ret.op.i.i15.i.i.i, ptr %695, align 4
-  %696 = load i32, ptr %368, align 4
-  %697 = mul i32 %696, %common.ret.op.i.i15.i.i.i
-  %698 = getelementptr i8, ptr %393, i64 52
-  store i32 %697, ptr %698, align 4
-  %699 = getelementptr i8, ptr %393, i64 68
-  store i32 %697, ptr %699, align 4
-  %700 = load i64, ptr %389, align 8
-  %701 = sext i32 %697 to i64
-  %702 = add i64 %700, %701
-  store i64 %702, ptr %389, align 8
+  %700 = getelementptr i8, ptr %394, i64 64
+  store i32 %common.ret.op.i.i15.i.i.i, ptr %700, align 4
+  %701 = load i32, ptr %368, align 4
+  %702 = mul i32 %701, %common.ret.op.i.i15.i.i.i
+  %703 = getelementptr i8, ptr %394, i64 52
+  store i32 %702, ptr %703, align 4
+  %704 = getelementptr i8, ptr %394, i64 68
+  store i32 %702, ptr %704, align 4
+  %705 = load i64, ptr %390, align 8
+  %706 = sext i32 %702 to i64
+  %707 = add i64 %705, %706
+  store i64 %707, ptr %390, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i"
 
 "$Scheduler.adopt_prefix.exit.i.i.i.i":           ; preds = %then.i53.i.i.i.i, %merge.thread.i.i.i.i.i
-  %703 = icmp sgt i32 %516, 0
-  br i1 %703, label %forbody.lr.ph.i18.i.i.i, label %merge2.i37.i.i
+  %708 = icmp sgt i32 %517, 0
+  br i1 %708, label %forbody.lr.ph.i18.i.i.i, label %merge2.i37.i.i
 
 forbody.lr.ph.i18.i.i.i:                          ; preds = %"$Scheduler.adopt_prefix.exit.i.i.i.i"
-  %704 = getelementptr i8, ptr %393, i64 88
+  %709 = getelementptr i8, ptr %394, i64 88
   br label %forbody.i19.i.i.i
 
 forbody.i19.i.i.i:                                ; preds = %"$PagePool.acquire.exit.i.i43.i.i", %forbody.lr.ph.i18.i.i.i
-  %i.068.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i18.i.i.i ], [ %740, %"$PagePool.acquire.exit.i.i43.i.i" ]
-  %705 = load i32, ptr %375, align 4
-  %706 = icmp eq i32 %705, 0
-  br i1 %706, label %then.i57.i.i.i.i, label %merge.i54.i.i.i.i
+  %i.068.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i18.i.i.i ], [ %745, %"$PagePool.acquire.exit.i.i43.i.i" ]
+  %710 = load i32, ptr %375, align 4
+  %711 = icmp eq i32 %710, 0
+  br i1 %711, label %then.i57.i.i.i.i, label %merge.i54.i.i.i.i
 
 then.i57.i.i.i.i:                                 ; preds = %forbody.i19.i.i.i
-  %707 = load i32, ptr %376, align 4
-  %708 = icmp eq i32 %707, 0
-  br i1 %708, label %"$PagePool.acquire.exit.i.i43.i.i", label %merge1.i.i21.i.i.i
+  %712 = load i32, ptr %376, align 4
+  %713 = icmp eq i32 %712, 0
+  br i1 %713, label %"$PagePool.acquire.exit.i.i43.i.i", label %merge1.i.i21.i.i.i
 
 merge1.i.i21.i.i.i:                               ; preds = %then.i57.i.i.i.i
   call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %365)
@@ -51925,993 +51992,993 @@ merge1.i.i21.i.i.i:                               ; preds = %then.i57.i.i.i.i
   br label %merge.i54.i.i.i.i
 
 merge.i54.i.i.i.i:                                ; preds = %merge1.i.i21.i.i.i, %forbody.i19.i.i.i
-  %709 = phi i32 [ %705, %forbody.i19.i.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i21.i.i.i ]
-  %710 = add i32 %709, -1
-  store i32 %710, ptr %375, align 4
-  %711 = load ptr, ptr %390, align 8
-  %712 = sext i32 %710 to i64
-  %713 = getelementptr i32, ptr %711, i64 %712
-  %714 = load i32, ptr %713, align 4
+  %714 = phi i32 [ %710, %forbody.i19.i.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i21.i.i.i ]
+  %715 = add i32 %714, -1
+  store i32 %715, ptr %375, align 4
+  %716 = load ptr, ptr %391, align 8
+  %717 = sext i32 %715 to i64
+  %718 = getelementptr i32, ptr %716, i64 %717
+  %719 = load i32, ptr %718, align 4
   %.val.i55.i.i.i.i = load ptr, ptr %369, align 8
-  %715 = sext i32 %714 to i64
-  %716 = getelementptr %10, ptr %.val.i55.i.i.i.i, i64 %715
-  store i32 1, ptr %716, align 4
-  %717 = load i32, ptr %386, align 4
-  %718 = add i32 %717, 1
-  store i32 %718, ptr %386, align 4
+  %720 = sext i32 %719 to i64
+  %721 = getelementptr %10, ptr %.val.i55.i.i.i.i, i64 %720
+  store i32 1, ptr %721, align 4
+  %722 = load i32, ptr %387, align 4
+  %723 = add i32 %722, 1
+  store i32 %723, ptr %387, align 4
   br label %"$PagePool.acquire.exit.i.i43.i.i"
 
 "$PagePool.acquire.exit.i.i43.i.i":               ; preds = %merge.i54.i.i.i.i, %then.i57.i.i.i.i
-  %common.ret.op.i56.i.i.i.i = phi i32 [ %714, %merge.i54.i.i.i.i ], [ -1, %then.i57.i.i.i.i ]
-  %719 = load ptr, ptr %398, align 8
-  %720 = load i64, ptr %704, align 8
-  %721 = getelementptr i32, ptr %719, i64 %720
-  store i32 %common.ret.op.i56.i.i.i.i, ptr %721, align 4
-  %722 = load i64, ptr %704, align 8
-  %723 = add i64 %722, 1
-  store i64 %723, ptr %704, align 8
-  %724 = load ptr, ptr %331, align 8
-  %725 = load i32, ptr %584, align 4
-  %726 = getelementptr i8, ptr %724, i64 52
-  %.val.i.i58.i.i.i.i = load i32, ptr %726, align 4
-  %727 = getelementptr i8, ptr %724, i64 280
-  %.val3.i.i.i.i44.i.i = load ptr, ptr %727, align 8
-  %728 = sext i32 %725 to i64
-  %729 = sext i32 %.val.i.i58.i.i.i.i to i64
-  %730 = mul nsw i64 %729, %728
-  %731 = getelementptr i32, ptr %.val3.i.i.i.i44.i.i, i64 %730
-  %sext.i.i.i45.i.i = shl i64 %722, 32
-  %732 = ashr exact i64 %sext.i.i.i45.i.i, 30
-  %733 = getelementptr i8, ptr %731, i64 %732
-  store i32 %common.ret.op.i56.i.i.i.i, ptr %733, align 4
-  %734 = load i32, ptr %584, align 4
-  %735 = load i32, ptr %387, align 4
-  %736 = call i32 @llvm.smin.i32(i32 %735, i32 %734)
-  store i32 %736, ptr %387, align 4
-  %737 = add i32 %734, 1
-  %738 = load i32, ptr %388, align 4
-  %739 = call i32 @llvm.smax.i32(i32 %737, i32 %738)
-  store i32 %739, ptr %388, align 4
-  %740 = add nuw nsw i32 %i.068.i.i.i.i, 1
-  %exitcond.not.i20.i.i.i = icmp eq i32 %740, %516
+  %common.ret.op.i56.i.i.i.i = phi i32 [ %719, %merge.i54.i.i.i.i ], [ -1, %then.i57.i.i.i.i ]
+  %724 = load ptr, ptr %399, align 8
+  %725 = load i64, ptr %709, align 8
+  %726 = getelementptr i32, ptr %724, i64 %725
+  store i32 %common.ret.op.i56.i.i.i.i, ptr %726, align 4
+  %727 = load i64, ptr %709, align 8
+  %728 = add i64 %727, 1
+  store i64 %728, ptr %709, align 8
+  %729 = load ptr, ptr %331, align 8
+  %730 = load i32, ptr %585, align 4
+  %731 = getelementptr i8, ptr %729, i64 52
+  %.val.i.i58.i.i.i.i = load i32, ptr %731, align 4
+  %732 = getelementptr i8, ptr %729, i64 280
+  %.val3.i.i.i.i44.i.i = load ptr, ptr %732, align 8
+  %733 = sext i32 %730 to i64
+  %734 = sext i32 %.val.i.i58.i.i.i.i to i64
+  %735 = mul nsw i64 %734, %733
+  %736 = getelementptr i32, ptr %.val3.i.i.i.i44.i.i, i64 %735
+  %sext.i.i.i45.i.i = shl i64 %727, 32
+  %737 = ashr exact i64 %sext.i.i.i45.i.i, 30
+  %738 = getelementptr i8, ptr %736, i64 %737
+  store i32 %common.ret.op.i56.i.i.i.i, ptr %738, align 4
+  %739 = load i32, ptr %585, align 4
+  %740 = load i32, ptr %388, align 4
+  %741 = call i32 @llvm.smin.i32(i32 %740, i32 %739)
+  store i32 %741, ptr %388, align 4
+  %742 = add i32 %739, 1
+  %743 = load i32, ptr %389, align 4
+  %744 = call i32 @llvm.smax.i32(i32 %742, i32 %743)
+  store i32 %744, ptr %389, align 4
+  %745 = add nuw nsw i32 %i.068.i.i.i.i, 1
+  %exitcond.not.i20.i.i.i = icmp eq i32 %745, %517
   br i1 %exitcond.not.i20.i.i.i, label %merge2.i37.i.i, label %forbody.i19.i.i.i
 
 and.lhs.true1.i.i.i:                              ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.lr.ph.i.i.i
-  %planned.049.i.i.i = phi i32 [ %363, %and.lhs.true1.lr.ph.i.i.i ], [ %764, %"$Scheduler.chunk_of.exit.i.i.i" ]
-  %741 = load i64, ptr %364, align 8
-  %742 = icmp sgt i64 %741, 0
-  %743 = icmp slt i32 %planned.049.i.i.i, %common.ret.op.i.i33.i.i
-  %or.cond.i.i.i = select i1 %742, i1 %743, i1 false
+  %planned.049.i.i.i = phi i32 [ %363, %and.lhs.true1.lr.ph.i.i.i ], [ %769, %"$Scheduler.chunk_of.exit.i.i.i" ]
+  %746 = load i64, ptr %364, align 8
+  %747 = icmp sgt i64 %746, 0
+  %748 = icmp slt i32 %planned.049.i.i.i, %common.ret.op.i.i33.i.i
+  %or.cond.i.i.i = select i1 %747, i1 %748, i1 false
   br i1 %or.cond.i.i.i, label %whilebody.i34.i.i, label %merge1.i.i
 
 merge2.i37.i.i:                                   ; preds = %"$PagePool.acquire.exit.i.i43.i.i", %"$Scheduler.adopt_prefix.exit.i.i.i.i"
-  %744 = getelementptr i8, ptr %393, i64 376
-  %745 = load i8, ptr %744, align 1
-  %746 = trunc i8 %745 to i1
-  br i1 %746, label %and.rhs.i.i.i39.i.i, label %else.i.i38.i.i
+  %749 = getelementptr i8, ptr %394, i64 384
+  %750 = load i8, ptr %749, align 1
+  %751 = trunc i8 %750 to i1
+  br i1 %751, label %and.rhs.i.i.i39.i.i, label %else.i.i38.i.i
 
 and.rhs.i.i.i39.i.i:                              ; preds = %merge2.i37.i.i
-  %747 = getelementptr i8, ptr %393, i64 328
-  %.val.i.i.i32.i.i.i = load ptr, ptr %747, align 8
+  %752 = getelementptr i8, ptr %394, i64 328
+  %.val.i.i.i32.i.i.i = load ptr, ptr %752, align 8
   %.not.i.i.i.i40.i.i = icmp eq ptr %.val.i.i.i32.i.i.i, null
   br i1 %.not.i.i.i.i40.i.i, label %else.i.i38.i.i, label %"$Sequence.sits_out.exit.i.i41.i.i"
 
 "$Sequence.sits_out.exit.i.i41.i.i":              ; preds = %and.rhs.i.i.i39.i.i
-  %748 = getelementptr i8, ptr %393, i64 348
-  %749 = load i32, ptr %748, align 4
-  %.val.i.i.i.i33.i.i.i = load i64, ptr %510, align 8
-  %750 = getelementptr i8, ptr %393, i64 56
-  %.val2.i.i.i.i.i.i.i = load i32, ptr %750, align 4
-  %751 = trunc i64 %.val.i.i.i.i33.i.i.i to i32
-  %752 = add i32 %.val2.i.i.i.i.i.i.i, %751
-  %753 = getelementptr i8, ptr %393, i64 40
+  %753 = getelementptr i8, ptr %394, i64 348
   %754 = load i32, ptr %753, align 4
-  %755 = sub i32 %752, %754
-  %.not.i.i42.i.i = icmp sgt i32 %749, %755
+  %.val.i.i.i.i33.i.i.i = load i64, ptr %511, align 8
+  %755 = getelementptr i8, ptr %394, i64 56
+  %.val2.i.i.i.i.i.i.i = load i32, ptr %755, align 4
+  %756 = trunc i64 %.val.i.i.i.i33.i.i.i to i32
+  %757 = add i32 %.val2.i.i.i.i.i.i.i, %756
+  %758 = getelementptr i8, ptr %394, i64 40
+  %759 = load i32, ptr %758, align 4
+  %760 = sub i32 %757, %759
+  %.not.i.i42.i.i = icmp sgt i32 %754, %760
   br i1 %.not.i.i42.i.i, label %else.i.i38.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
 else.i.i38.i.i:                                   ; preds = %"$Sequence.sits_out.exit.i.i41.i.i", %and.rhs.i.i.i39.i.i, %merge2.i37.i.i
-  %756 = getelementptr i8, ptr %393, i64 40
-  %.val.i29.i.i.i = load i32, ptr %756, align 4
-  %757 = getelementptr i8, ptr %393, i64 52
-  %.val14.i.i.i.i = load i32, ptr %757, align 4
+  %761 = getelementptr i8, ptr %394, i64 40
+  %.val.i29.i.i.i = load i32, ptr %761, align 4
+  %762 = getelementptr i8, ptr %394, i64 52
+  %.val14.i.i.i.i = load i32, ptr %762, align 4
   %.not15.i.i.i.i = icmp slt i32 %.val14.i.i.i.i, %.val.i29.i.i.i
   br i1 %.not15.i.i.i.i, label %merge.i31.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
 merge.i31.i.i.i:                                  ; preds = %else.i.i38.i.i
-  %758 = sub i32 %.val.i29.i.i.i, %.val14.i.i.i.i
-  %759 = load i32, ptr %391, align 4
-  %760 = icmp sgt i32 %759, 0
-  br i1 %760, label %then5.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
+  %763 = sub i32 %.val.i29.i.i.i, %.val14.i.i.i.i
+  %764 = load i32, ptr %392, align 4
+  %765 = icmp sgt i32 %764, 0
+  br i1 %765, label %then5.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
 then5.i.i.i.i:                                    ; preds = %merge.i31.i.i.i
-  %761 = call i32 @llvm.smin.i32(i32 %758, i32 %759)
+  %766 = call i32 @llvm.smin.i32(i32 %763, i32 %764)
   br label %"$Scheduler.chunk_of.exit.i.i.i"
 
 "$Scheduler.chunk_of.exit.i.i.i":                 ; preds = %then5.i.i.i.i, %merge.i31.i.i.i, %else.i.i38.i.i, %"$Sequence.sits_out.exit.i.i41.i.i"
-  %common.ret.op.i30.i.i.i = phi i32 [ %761, %then5.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i41.i.i" ], [ 1, %else.i.i38.i.i ], [ %758, %merge.i31.i.i.i ]
-  %762 = sub i32 %common.ret.op.i.i33.i.i, %planned.049.i.i.i
-  %763 = call i32 @llvm.smin.i32(i32 %common.ret.op.i30.i.i.i, i32 %762)
-  %764 = add i32 %763, %planned.049.i.i.i
-  %765 = load i64, ptr %360, align 8
-  %766 = icmp sgt i64 %765, 0
-  br i1 %766, label %and.lhs.true1.i.i.i, label %merge1.i.i
+  %common.ret.op.i30.i.i.i = phi i32 [ %766, %then5.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i41.i.i" ], [ 1, %else.i.i38.i.i ], [ %763, %merge.i31.i.i.i ]
+  %767 = sub i32 %common.ret.op.i.i33.i.i, %planned.049.i.i.i
+  %768 = call i32 @llvm.smin.i32(i32 %common.ret.op.i30.i.i.i, i32 %767)
+  %769 = add i32 %768, %planned.049.i.i.i
+  %770 = load i64, ptr %360, align 8
+  %771 = icmp sgt i64 %770, 0
+  br i1 %771, label %and.lhs.true1.i.i.i, label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i34.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
-  %767 = getelementptr i8, ptr %0, i64 1592
-  %768 = load ptr, ptr %767, align 8
-  %769 = getelementptr i8, ptr %768, i64 344
-  store ptr null, ptr %769, align 8
-  %770 = getelementptr i8, ptr %768, i64 120
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %768, i8 0, i64 44, i1 false)
-  %771 = load ptr, ptr %770, align 8
-  store i32 0, ptr %771, align 4
-  %772 = getelementptr i8, ptr %768, i64 248
+  %772 = getelementptr i8, ptr %0, i64 1592
   %773 = load ptr, ptr %772, align 8
-  store i32 0, ptr %773, align 4
-  %774 = getelementptr i8, ptr %0, i64 1816
-  %775 = getelementptr i8, ptr %0, i64 1824
-  store i64 0, ptr %775, align 8
-  %776 = getelementptr i8, ptr %0, i64 1624
-  %777 = load i64, ptr %13, align 8
-  %778 = icmp sgt i64 %777, 0
-  br i1 %778, label %forbody.lr.ph.i.i61.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+  %774 = getelementptr i8, ptr %773, i64 344
+  store ptr null, ptr %774, align 8
+  %775 = getelementptr i8, ptr %773, i64 120
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %773, i8 0, i64 44, i1 false)
+  %776 = load ptr, ptr %775, align 8
+  store i32 0, ptr %776, align 4
+  %777 = getelementptr i8, ptr %773, i64 248
+  %778 = load ptr, ptr %777, align 8
+  store i32 0, ptr %778, align 4
+  %779 = getelementptr i8, ptr %0, i64 1816
+  %780 = getelementptr i8, ptr %0, i64 1824
+  store i64 0, ptr %780, align 8
+  %781 = getelementptr i8, ptr %0, i64 1624
+  %782 = load i64, ptr %13, align 8
+  %783 = icmp sgt i64 %782, 0
+  br i1 %783, label %forbody.lr.ph.i.i61.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i.i61.i.i:                          ; preds = %merge1.i.i
-  %779 = getelementptr i8, ptr %0, i64 724
+  %784 = getelementptr i8, ptr %0, i64 724
   br label %forbody.i.i62.i.i
 
 forbody.i.i62.i.i:                                ; preds = %merge1.i.i68.i.i, %forbody.lr.ph.i.i61.i.i
-  %i.026.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i61.i.i ], [ %902, %merge1.i.i68.i.i ]
-  %780 = load ptr, ptr %776, align 8
-  %781 = getelementptr ptr, ptr %780, i64 %i.026.i.i.i.i
-  %782 = load ptr, ptr %781, align 8
-  %783 = getelementptr i8, ptr %782, i64 40
-  %.val.i.i.i63.i.i = load i32, ptr %783, align 4
-  %784 = getelementptr i8, ptr %782, i64 52
-  %.val3.i.i.i.i.i = load i32, ptr %784, align 4
+  %i.026.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i61.i.i ], [ %907, %merge1.i.i68.i.i ]
+  %785 = load ptr, ptr %781, align 8
+  %786 = getelementptr ptr, ptr %785, i64 %i.026.i.i.i.i
+  %787 = load ptr, ptr %786, align 8
+  %788 = getelementptr i8, ptr %787, i64 40
+  %.val.i.i.i63.i.i = load i32, ptr %788, align 4
+  %789 = getelementptr i8, ptr %787, i64 52
+  %.val3.i.i.i.i.i = load i32, ptr %789, align 4
   %.not.i.i.i64.i.i = icmp slt i32 %.val3.i.i.i.i.i, %.val.i.i.i63.i.i
   br i1 %.not.i.i.i64.i.i, label %merge1.i.i68.i.i, label %and.lhs.true.i.i.i65.i.i
 
 and.rhs.i.i.i66.i.i:                              ; preds = %"$Sequence.awaits_its_end.exit.i.i.i103.i.i", %and.lhs.true.i.i.i65.i.i
-  %785 = getelementptr i8, ptr %782, i64 376
-  %786 = load i8, ptr %785, align 1
-  %787 = trunc i8 %786 to i1
-  br i1 %787, label %and.rhs.i.i.i.i99.i.i, label %and.lhs.true2.i.i.i.i
+  %790 = getelementptr i8, ptr %787, i64 384
+  %791 = load i8, ptr %790, align 1
+  %792 = trunc i8 %791 to i1
+  br i1 %792, label %and.rhs.i.i.i.i99.i.i, label %and.lhs.true2.i.i.i.i
 
 and.rhs.i.i.i.i99.i.i:                            ; preds = %and.rhs.i.i.i66.i.i
-  %788 = getelementptr i8, ptr %782, i64 328
-  %.val.i.i.i.i.i100.i.i = load ptr, ptr %788, align 8
+  %793 = getelementptr i8, ptr %787, i64 328
+  %.val.i.i.i.i.i100.i.i = load ptr, ptr %793, align 8
   %.not.i.i.i.i.i101.i.i = icmp eq ptr %.val.i.i.i.i.i100.i.i, null
   br i1 %.not.i.i.i.i.i101.i.i, label %and.lhs.true2.i.i.i.i, label %"$Scheduler.wants_decode_row.exit.i.i.i.i"
 
 and.lhs.true.i.i.i65.i.i:                         ; preds = %forbody.i.i62.i.i
-  %789 = getelementptr i8, ptr %782, i64 56
-  %790 = load i32, ptr %789, align 4
-  %791 = icmp sgt i32 %790, 0
-  br i1 %791, label %"$Sequence.awaits_its_end.exit.i.i.i103.i.i", label %and.rhs.i.i.i66.i.i
+  %794 = getelementptr i8, ptr %787, i64 56
+  %795 = load i32, ptr %794, align 4
+  %796 = icmp sgt i32 %795, 0
+  br i1 %796, label %"$Sequence.awaits_its_end.exit.i.i.i103.i.i", label %and.rhs.i.i.i66.i.i
 
 "$Sequence.awaits_its_end.exit.i.i.i103.i.i":     ; preds = %and.lhs.true.i.i.i65.i.i
-  %792 = getelementptr i8, ptr %782, i64 24
-  %.val.i.i5.i.i.i.i.i = load i64, ptr %792, align 8
-  %793 = trunc i64 %.val.i.i5.i.i.i.i.i to i32
-  %794 = sub i32 %790, %.val.i.i.i63.i.i
-  %795 = add i32 %794, %793
-  %796 = getelementptr i8, ptr %782, i64 44
-  %797 = load i32, ptr %796, align 4
-  %.not1.i.i.i.i.i = icmp slt i32 %795, %797
+  %797 = getelementptr i8, ptr %787, i64 24
+  %.val.i.i5.i.i.i.i.i = load i64, ptr %797, align 8
+  %798 = trunc i64 %.val.i.i5.i.i.i.i.i to i32
+  %799 = sub i32 %795, %.val.i.i.i63.i.i
+  %800 = add i32 %799, %798
+  %801 = getelementptr i8, ptr %787, i64 44
+  %802 = load i32, ptr %801, align 4
+  %.not1.i.i.i.i.i = icmp slt i32 %800, %802
   br i1 %.not1.i.i.i.i.i, label %and.rhs.i.i.i66.i.i, label %merge1.i.i68.i.i
 
 "$Scheduler.wants_decode_row.exit.i.i.i.i":       ; preds = %and.rhs.i.i.i.i99.i.i
-  %798 = getelementptr i8, ptr %782, i64 348
-  %799 = load i32, ptr %798, align 4
-  %800 = getelementptr i8, ptr %782, i64 24
-  %.val.i.i.i.i.i.i102.i.i = load i64, ptr %800, align 8
-  %801 = trunc i64 %.val.i.i.i.i.i.i102.i.i to i32
-  %802 = sub i32 %790, %.val.i.i.i63.i.i
-  %803 = add i32 %802, %801
-  %804 = icmp sgt i32 %799, %803
-  br i1 %804, label %and.lhs.true2.i.i.i.i, label %merge1.i.i68.i.i
+  %803 = getelementptr i8, ptr %787, i64 348
+  %804 = load i32, ptr %803, align 4
+  %805 = getelementptr i8, ptr %787, i64 24
+  %.val.i.i.i.i.i.i102.i.i = load i64, ptr %805, align 8
+  %806 = trunc i64 %.val.i.i.i.i.i.i102.i.i to i32
+  %807 = sub i32 %795, %.val.i.i.i63.i.i
+  %808 = add i32 %807, %806
+  %809 = icmp sgt i32 %804, %808
+  br i1 %809, label %and.lhs.true2.i.i.i.i, label %merge1.i.i68.i.i
 
 then.i.i94.i.i:                                   ; preds = %"$Scheduler.can_sample.exit.i.i.i.i"
-  %805 = getelementptr i8, ptr %782, i64 72
-  %806 = load i32, ptr %805, align 4
-  %807 = getelementptr i8, ptr %782, i64 16
-  %808 = load ptr, ptr %807, align 8
-  %809 = load i32, ptr %779, align 4
-  %810 = getelementptr i8, ptr %924, i64 112
-  %811 = load ptr, ptr %810, align 8
-  %812 = sext i32 %.val15.i.i67.i.i to i64
-  %813 = getelementptr i32, ptr %811, i64 %812
-  store i32 -1, ptr %813, align 4
-  %814 = getelementptr i8, ptr %924, i64 52
-  %.val.i.i.i17.i.i.i.i = load i32, ptr %814, align 4
-  %815 = getelementptr i8, ptr %924, i64 280
-  %.val29.i.i.i.i.i.i.i = load ptr, ptr %815, align 8
-  %816 = sext i32 %806 to i64
-  %817 = sext i32 %.val.i.i.i17.i.i.i.i to i64
-  %818 = mul nsw i64 %817, %816
-  %819 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %818
-  %820 = getelementptr i8, ptr %924, i64 88
-  %821 = getelementptr i8, ptr %924, i64 96
-  %822 = getelementptr i8, ptr %924, i64 104
-  %823 = load i32, ptr %924, align 4
-  %824 = sext i32 %.val3.i.i.i.i.i to i64
-  %825 = getelementptr i32, ptr %808, i64 %824
-  %826 = load i32, ptr %825, align 4
-  %827 = load ptr, ptr %820, align 8
-  %828 = sext i32 %823 to i64
-  %829 = getelementptr i32, ptr %827, i64 %828
-  store i32 %826, ptr %829, align 4
-  %830 = load ptr, ptr %821, align 8
-  %831 = getelementptr i32, ptr %830, i64 %828
-  store i32 %.val3.i.i.i.i.i, ptr %831, align 4
-  %832 = sdiv i32 %.val3.i.i.i.i.i, %809
-  %833 = sext i32 %832 to i64
-  %834 = getelementptr i32, ptr %819, i64 %833
-  %835 = load i32, ptr %834, align 4
-  %836 = mul i32 %835, %809
-  %837 = srem i32 %.val3.i.i.i.i.i, %809
-  %838 = add i32 %836, %837
-  %839 = load ptr, ptr %822, align 8
-  %840 = getelementptr i32, ptr %839, i64 %828
-  store i32 %838, ptr %840, align 4
-  %841 = load i32, ptr %924, align 4
-  %842 = add i32 %841, 1
-  store i32 %842, ptr %924, align 4
-  %843 = add i32 %.val3.i.i.i.i.i, 1
-  %844 = getelementptr i8, ptr %924, i64 128
-  %845 = load ptr, ptr %844, align 8
-  %846 = getelementptr i8, ptr %924, i64 8
-  %847 = load i32, ptr %846, align 4
-  %848 = sext i32 %847 to i64
-  %849 = getelementptr i32, ptr %845, i64 %848
-  store i32 %843, ptr %849, align 4
-  %850 = getelementptr i8, ptr %924, i64 136
-  %851 = load ptr, ptr %850, align 8
-  %852 = load i32, ptr %846, align 4
+  %810 = getelementptr i8, ptr %787, i64 72
+  %811 = load i32, ptr %810, align 4
+  %812 = getelementptr i8, ptr %787, i64 16
+  %813 = load ptr, ptr %812, align 8
+  %814 = load i32, ptr %784, align 4
+  %815 = getelementptr i8, ptr %929, i64 112
+  %816 = load ptr, ptr %815, align 8
+  %817 = sext i32 %.val15.i.i67.i.i to i64
+  %818 = getelementptr i32, ptr %816, i64 %817
+  store i32 -1, ptr %818, align 4
+  %819 = getelementptr i8, ptr %929, i64 52
+  %.val.i.i.i17.i.i.i.i = load i32, ptr %819, align 4
+  %820 = getelementptr i8, ptr %929, i64 280
+  %.val29.i.i.i.i.i.i.i = load ptr, ptr %820, align 8
+  %821 = sext i32 %811 to i64
+  %822 = sext i32 %.val.i.i.i17.i.i.i.i to i64
+  %823 = mul nsw i64 %822, %821
+  %824 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %823
+  %825 = getelementptr i8, ptr %929, i64 88
+  %826 = getelementptr i8, ptr %929, i64 96
+  %827 = getelementptr i8, ptr %929, i64 104
+  %828 = load i32, ptr %929, align 4
+  %829 = sext i32 %.val3.i.i.i.i.i to i64
+  %830 = getelementptr i32, ptr %813, i64 %829
+  %831 = load i32, ptr %830, align 4
+  %832 = load ptr, ptr %825, align 8
+  %833 = sext i32 %828 to i64
+  %834 = getelementptr i32, ptr %832, i64 %833
+  store i32 %831, ptr %834, align 4
+  %835 = load ptr, ptr %826, align 8
+  %836 = getelementptr i32, ptr %835, i64 %833
+  store i32 %.val3.i.i.i.i.i, ptr %836, align 4
+  %837 = sdiv i32 %.val3.i.i.i.i.i, %814
+  %838 = sext i32 %837 to i64
+  %839 = getelementptr i32, ptr %824, i64 %838
+  %840 = load i32, ptr %839, align 4
+  %841 = mul i32 %840, %814
+  %842 = srem i32 %.val3.i.i.i.i.i, %814
+  %843 = add i32 %841, %842
+  %844 = load ptr, ptr %827, align 8
+  %845 = getelementptr i32, ptr %844, i64 %833
+  store i32 %843, ptr %845, align 4
+  %846 = load i32, ptr %929, align 4
+  %847 = add i32 %846, 1
+  store i32 %847, ptr %929, align 4
+  %848 = add i32 %.val3.i.i.i.i.i, 1
+  %849 = getelementptr i8, ptr %929, i64 128
+  %850 = load ptr, ptr %849, align 8
+  %851 = getelementptr i8, ptr %929, i64 8
+  %852 = load i32, ptr %851, align 4
   %853 = sext i32 %852 to i64
-  %854 = getelementptr i32, ptr %851, i64 %853
-  store i32 %806, ptr %854, align 4
-  %855 = load i32, ptr %846, align 4
-  %856 = add i32 %855, 1
-  store i32 %856, ptr %846, align 4
-  %857 = load i32, ptr %924, align 4
-  %858 = getelementptr i8, ptr %924, i64 120
-  %859 = load ptr, ptr %858, align 8
-  %860 = sext i32 %856 to i64
-  %861 = getelementptr i32, ptr %859, i64 %860
-  store i32 %857, ptr %861, align 4
-  %862 = getelementptr i8, ptr %924, i64 12
-  %863 = load i32, ptr %862, align 4
-  %864 = add i32 %863, 1
-  store i32 %864, ptr %862, align 4
-  %865 = getelementptr i8, ptr %924, i64 4
-  %866 = load i32, ptr %865, align 4
-  %867 = add i32 %866, 1
-  store i32 %867, ptr %865, align 4
-  %868 = load i32, ptr %789, align 4
-  %869 = icmp sgt i32 %868, 0
-  br i1 %869, label %then.i.i.i98.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i"
+  %854 = getelementptr i32, ptr %850, i64 %853
+  store i32 %848, ptr %854, align 4
+  %855 = getelementptr i8, ptr %929, i64 136
+  %856 = load ptr, ptr %855, align 8
+  %857 = load i32, ptr %851, align 4
+  %858 = sext i32 %857 to i64
+  %859 = getelementptr i32, ptr %856, i64 %858
+  store i32 %811, ptr %859, align 4
+  %860 = load i32, ptr %851, align 4
+  %861 = add i32 %860, 1
+  store i32 %861, ptr %851, align 4
+  %862 = load i32, ptr %929, align 4
+  %863 = getelementptr i8, ptr %929, i64 120
+  %864 = load ptr, ptr %863, align 8
+  %865 = sext i32 %861 to i64
+  %866 = getelementptr i32, ptr %864, i64 %865
+  store i32 %862, ptr %866, align 4
+  %867 = getelementptr i8, ptr %929, i64 12
+  %868 = load i32, ptr %867, align 4
+  %869 = add i32 %868, 1
+  store i32 %869, ptr %867, align 4
+  %870 = getelementptr i8, ptr %929, i64 4
+  %871 = load i32, ptr %870, align 4
+  %872 = add i32 %871, 1
+  store i32 %872, ptr %870, align 4
+  %873 = load i32, ptr %794, align 4
+  %874 = icmp sgt i32 %873, 0
+  br i1 %874, label %then.i.i.i98.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i"
 
 then.i.i.i98.i.i:                                 ; preds = %then.i.i94.i.i
-  %870 = load ptr, ptr %767, align 8
-  %871 = getelementptr i8, ptr %782, i64 60
-  %872 = load i32, ptr %871, align 4
-  %873 = getelementptr i8, ptr %870, i64 112
-  %874 = load ptr, ptr %873, align 8
-  %875 = load i32, ptr %870, align 4
-  %876 = add i32 %875, -1
-  %877 = sext i32 %876 to i64
-  %878 = getelementptr i32, ptr %874, i64 %877
-  store i32 %872, ptr %878, align 4
-  %879 = getelementptr i8, ptr %870, i64 88
-  %880 = load ptr, ptr %879, align 8
-  %881 = load i32, ptr %870, align 4
-  %882 = add i32 %881, -1
-  %883 = sext i32 %882 to i64
-  %884 = getelementptr i32, ptr %880, i64 %883
-  store i32 0, ptr %884, align 4
+  %875 = load ptr, ptr %772, align 8
+  %876 = getelementptr i8, ptr %787, i64 60
+  %877 = load i32, ptr %876, align 4
+  %878 = getelementptr i8, ptr %875, i64 112
+  %879 = load ptr, ptr %878, align 8
+  %880 = load i32, ptr %875, align 4
+  %881 = add i32 %880, -1
+  %882 = sext i32 %881 to i64
+  %883 = getelementptr i32, ptr %879, i64 %882
+  store i32 %877, ptr %883, align 4
+  %884 = getelementptr i8, ptr %875, i64 88
+  %885 = load ptr, ptr %884, align 8
+  %886 = load i32, ptr %875, align 4
+  %887 = add i32 %886, -1
+  %888 = sext i32 %887 to i64
+  %889 = getelementptr i32, ptr %885, i64 %888
+  store i32 0, ptr %889, align 4
   br label %"$Scheduler.write_decode_row.exit.i.i.i.i"
 
 "$Scheduler.write_decode_row.exit.i.i.i.i":       ; preds = %then.i.i.i98.i.i, %then.i.i94.i.i
-  %885 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %782)
-  %886 = icmp sgt i32 %885, -1
-  br i1 %886, label %and.rhs.i18.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
+  %890 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %787)
+  %891 = icmp sgt i32 %890, -1
+  br i1 %891, label %and.rhs.i18.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 and.rhs.i18.i.i.i.i:                              ; preds = %"$Scheduler.write_decode_row.exit.i.i.i.i"
-  %887 = getelementptr i8, ptr %782, i64 328
-  %.val.i.i.i.i95.i.i = load ptr, ptr %887, align 8
+  %892 = getelementptr i8, ptr %787, i64 328
+  %.val.i.i.i.i95.i.i = load ptr, ptr %892, align 8
   %.not.i.i.i.i96.i.i = icmp eq ptr %.val.i.i.i.i95.i.i, null
   br i1 %.not.i.i.i.i96.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i", label %and.rhs.i.i19.i.i.i.i
 
 and.rhs.i.i19.i.i.i.i:                            ; preds = %and.rhs.i18.i.i.i.i
-  %888 = getelementptr i8, ptr %782, i64 348
-  %889 = load i32, ptr %888, align 4
-  %.val.i.i.i20.i.i.i.i = load i64, ptr %911, align 8
-  %.val2.i.i.i.i.i97.i.i = load i32, ptr %789, align 4
-  %890 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
-  %891 = add i32 %.val2.i.i.i.i.i97.i.i, %890
-  %892 = load i32, ptr %783, align 4
-  %893 = sub i32 %891, %892
-  %894 = icmp sle i32 %889, %893
-  %895 = zext i1 %894 to i8
+  %893 = getelementptr i8, ptr %787, i64 348
+  %894 = load i32, ptr %893, align 4
+  %.val.i.i.i20.i.i.i.i = load i64, ptr %916, align 8
+  %.val2.i.i.i.i.i97.i.i = load i32, ptr %794, align 4
+  %895 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
+  %896 = add i32 %.val2.i.i.i.i.i97.i.i, %895
+  %897 = load i32, ptr %788, align 4
+  %898 = sub i32 %896, %897
+  %899 = icmp sle i32 %894, %898
+  %900 = zext i1 %899 to i8
   br label %"$Scheduler.push_segment.exit.i.i.i.i"
 
 "$Scheduler.push_segment.exit.i.i.i.i":           ; preds = %and.rhs.i.i19.i.i.i.i, %and.rhs.i18.i.i.i.i, %"$Scheduler.write_decode_row.exit.i.i.i.i"
-  %896 = phi i8 [ 0, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ 0, %and.rhs.i18.i.i.i.i ], [ %895, %and.rhs.i.i19.i.i.i.i ]
-  %897 = load ptr, ptr %774, align 8
-  %898 = load i64, ptr %775, align 8
-  %899 = getelementptr %9, ptr %897, i64 %898
-  store ptr %782, ptr %899, align 8
-  %.sroa.27.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %899, i64 8
+  %901 = phi i8 [ 0, %"$Scheduler.write_decode_row.exit.i.i.i.i" ], [ 0, %and.rhs.i18.i.i.i.i ], [ %900, %and.rhs.i.i19.i.i.i.i ]
+  %902 = load ptr, ptr %779, align 8
+  %903 = load i64, ptr %780, align 8
+  %904 = getelementptr %9, ptr %902, i64 %903
+  store ptr %787, ptr %904, align 8
+  %.sroa.27.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %904, i64 8
   store i32 1, ptr %.sroa.27.0..sroa_idx.i.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %899, i64 12
-  store i32 %885, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i, align 4
-  %.sroa.48.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %899, i64 16
+  %.sroa.3.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %904, i64 12
+  store i32 %890, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i, align 4
+  %.sroa.48.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %904, i64 16
   store i8 1, ptr %.sroa.48.0..sroa_idx.i.i.i.i.i, align 8
-  %.sroa.5.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %899, i64 17
-  store i8 %896, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i, align 1
-  %900 = load i64, ptr %775, align 8
-  %901 = add i64 %900, 1
-  store i64 %901, ptr %775, align 8
+  %.sroa.5.0..sroa_idx.i.i.i.i.i = getelementptr inbounds i8, ptr %904, i64 17
+  store i8 %901, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i, align 1
+  %905 = load i64, ptr %780, align 8
+  %906 = add i64 %905, 1
+  store i64 %906, ptr %780, align 8
   br label %merge1.i.i68.i.i
 
 merge1.i.i68.i.i:                                 ; preds = %and.lhs.true2.i.i.i.i, %"$Scheduler.can_sample.exit.i.i.i.i", %and.lhs.true.i.i92.i.i, %"$Scheduler.push_segment.exit.i.i.i.i", %"$Scheduler.wants_decode_row.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i103.i.i", %forbody.i.i62.i.i
-  %902 = add nuw nsw i64 %i.026.i.i.i.i, 1
-  %exitcond.not.i.i69.i.i = icmp eq i64 %902, %777
+  %907 = add nuw nsw i64 %i.026.i.i.i.i, 1
+  %exitcond.not.i.i69.i.i = icmp eq i64 %907, %782
   br i1 %exitcond.not.i.i69.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i", label %forbody.i.i62.i.i
 
 and.lhs.true.i.i92.i.i:                           ; preds = %and.lhs.true2.i.i.i.i
-  %903 = getelementptr i8, ptr %924, i64 16
-  %904 = load i32, ptr %903, align 4
-  %905 = getelementptr i8, ptr %924, i64 56
-  %906 = load i32, ptr %905, align 4
-  %907 = icmp slt i32 %904, %906
-  br i1 %907, label %"$Scheduler.can_sample.exit.i.i.i.i", label %merge1.i.i68.i.i
+  %908 = getelementptr i8, ptr %929, i64 16
+  %909 = load i32, ptr %908, align 4
+  %910 = getelementptr i8, ptr %929, i64 56
+  %911 = load i32, ptr %910, align 4
+  %912 = icmp slt i32 %909, %911
+  br i1 %912, label %"$Scheduler.can_sample.exit.i.i.i.i", label %merge1.i.i68.i.i
 
 "$Scheduler.can_sample.exit.i.i.i.i":             ; preds = %and.lhs.true.i.i92.i.i
-  %908 = getelementptr i8, ptr %924, i64 24
-  %909 = load i32, ptr %908, align 4
-  %910 = sext i32 %909 to i64
-  %911 = getelementptr i8, ptr %782, i64 24
-  %.val.i.i.i22.i.i.i.i = load i64, ptr %911, align 8
-  %912 = trunc i64 %.val.i.i.i22.i.i.i.i to i32
-  %913 = sub i32 %790, %.val.i.i.i63.i.i
-  %914 = add i32 %913, %912
-  %915 = getelementptr i8, ptr %782, i64 48
-  %916 = load i32, ptr %915, align 4
-  %917 = icmp slt i32 %914, %916
-  %common.ret.op.v.i.i.i.i.i.i = select i1 %917, i64 280, i64 256
-  %common.ret.op.i.i.i.i.i.i = getelementptr i8, ptr %782, i64 %common.ret.op.v.i.i.i.i.i.i
-  %918 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i, i64 8
-  %919 = load i64, ptr %918, align 8
-  %920 = add i64 %919, %910
-  %921 = getelementptr i8, ptr %924, i64 60
-  %922 = load i32, ptr %921, align 4
-  %923 = sext i32 %922 to i64
-  %.not.i.i93.i.i = icmp sgt i64 %920, %923
+  %913 = getelementptr i8, ptr %929, i64 24
+  %914 = load i32, ptr %913, align 4
+  %915 = sext i32 %914 to i64
+  %916 = getelementptr i8, ptr %787, i64 24
+  %.val.i.i.i22.i.i.i.i = load i64, ptr %916, align 8
+  %917 = trunc i64 %.val.i.i.i22.i.i.i.i to i32
+  %918 = sub i32 %795, %.val.i.i.i63.i.i
+  %919 = add i32 %918, %917
+  %920 = getelementptr i8, ptr %787, i64 48
+  %921 = load i32, ptr %920, align 4
+  %922 = icmp slt i32 %919, %921
+  %common.ret.op.v.i.i.i.i.i.i = select i1 %922, i64 280, i64 256
+  %common.ret.op.i.i.i.i.i.i = getelementptr i8, ptr %787, i64 %common.ret.op.v.i.i.i.i.i.i
+  %923 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i, i64 8
+  %924 = load i64, ptr %923, align 8
+  %925 = add i64 %924, %915
+  %926 = getelementptr i8, ptr %929, i64 60
+  %927 = load i32, ptr %926, align 4
+  %928 = sext i32 %927 to i64
+  %.not.i.i93.i.i = icmp sgt i64 %925, %928
   br i1 %.not.i.i93.i.i, label %merge1.i.i68.i.i, label %then.i.i94.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i.i", %and.rhs.i.i.i.i99.i.i, %and.rhs.i.i.i66.i.i
-  %924 = load ptr, ptr %767, align 8
-  %.val15.i.i67.i.i = load i32, ptr %924, align 4
-  %925 = getelementptr i8, ptr %924, i64 44
-  %.val16.i.i.i.i = load i32, ptr %925, align 4
-  %926 = sub i32 %.val16.i.i.i.i, %.val15.i.i67.i.i
-  %927 = icmp sgt i32 %926, 0
-  br i1 %927, label %and.lhs.true.i.i92.i.i, label %merge1.i.i68.i.i
+  %929 = load ptr, ptr %772, align 8
+  %.val15.i.i67.i.i = load i32, ptr %929, align 4
+  %930 = getelementptr i8, ptr %929, i64 44
+  %.val16.i.i.i.i = load i32, ptr %930, align 4
+  %931 = sub i32 %.val16.i.i.i.i, %.val15.i.i67.i.i
+  %932 = icmp sgt i32 %931, 0
+  br i1 %932, label %and.lhs.true.i.i92.i.i, label %merge1.i.i68.i.i
 
 "$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i68.i.i
   %.pr.i.i.i = load i64, ptr %13, align 8
-  %928 = getelementptr i8, ptr %0, i64 1896
-  %929 = icmp sgt i64 %.pr.i.i.i, 0
-  br i1 %929, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+  %933 = getelementptr i8, ptr %0, i64 1896
+  %934 = icmp sgt i64 %.pr.i.i.i, 0
+  br i1 %934, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %930 = getelementptr i8, ptr %0, i64 736
+  %935 = getelementptr i8, ptr %0, i64 736
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i9.i.i.i, %forbody.lr.ph.i5.i.i.i
-  %i.036.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1151, %merge1.i9.i.i.i ]
-  %931 = load ptr, ptr %776, align 8
-  %932 = getelementptr ptr, ptr %931, i64 %i.036.i.i.i.i
-  %933 = load ptr, ptr %932, align 8
-  %934 = getelementptr i8, ptr %933, i64 40
-  %.val.i.i70.i.i = load i32, ptr %934, align 4
-  %935 = getelementptr i8, ptr %933, i64 52
-  %.val16.i7.i.i.i = load i32, ptr %935, align 4
+  %i.036.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1156, %merge1.i9.i.i.i ]
+  %936 = load ptr, ptr %781, align 8
+  %937 = getelementptr ptr, ptr %936, i64 %i.036.i.i.i.i
+  %938 = load ptr, ptr %937, align 8
+  %939 = getelementptr i8, ptr %938, i64 40
+  %.val.i.i70.i.i = load i32, ptr %939, align 4
+  %940 = getelementptr i8, ptr %938, i64 52
+  %.val16.i7.i.i.i = load i32, ptr %940, align 4
   %.not.i8.i.i.i = icmp slt i32 %.val16.i7.i.i.i, %.val.i.i70.i.i
   br i1 %.not.i8.i.i.i, label %and.lhs.true.i11.i.i.i, label %merge1.i9.i.i.i
 
 then.i12.i.i.i:                                   ; preds = %and.lhs.true.i11.i.i.i
-  %936 = getelementptr i8, ptr %933, i64 376
-  %937 = load i8, ptr %936, align 1
-  %938 = trunc i8 %937 to i1
-  br i1 %938, label %and.rhs.i.i.i15.i.i.i, label %else.i.i.i71.i.i
+  %941 = getelementptr i8, ptr %938, i64 384
+  %942 = load i8, ptr %941, align 1
+  %943 = trunc i8 %942 to i1
+  br i1 %943, label %and.rhs.i.i.i15.i.i.i, label %else.i.i.i71.i.i
 
 and.rhs.i.i.i15.i.i.i:                            ; preds = %then.i12.i.i.i
-  %939 = getelementptr i8, ptr %933, i64 328
-  %.val.i.i.i.i16.i.i.i = load ptr, ptr %939, align 8
+  %944 = getelementptr i8, ptr %938, i64 328
+  %.val.i.i.i.i16.i.i.i = load ptr, ptr %944, align 8
   %.not.i.i.i.i17.i.i.i = icmp eq ptr %.val.i.i.i.i16.i.i.i, null
   br i1 %.not.i.i.i.i17.i.i.i, label %else.i.i.i71.i.i, label %"$Sequence.sits_out.exit.i.i.i90.i.i"
 
 "$Sequence.sits_out.exit.i.i.i90.i.i":            ; preds = %and.rhs.i.i.i15.i.i.i
-  %940 = getelementptr i8, ptr %933, i64 348
-  %941 = load i32, ptr %940, align 4
-  %942 = getelementptr i8, ptr %933, i64 24
-  %.val.i.i.i.i.i18.i.i.i = load i64, ptr %942, align 8
-  %943 = getelementptr i8, ptr %933, i64 56
-  %.val2.i.i.i.i.i.i91.i.i = load i32, ptr %943, align 4
-  %944 = trunc i64 %.val.i.i.i.i.i18.i.i.i to i32
-  %945 = sub i32 %944, %.val.i.i70.i.i
-  %946 = add i32 %945, %.val2.i.i.i.i.i.i91.i.i
-  %.not.i.i19.i.i.i = icmp sgt i32 %941, %946
+  %945 = getelementptr i8, ptr %938, i64 348
+  %946 = load i32, ptr %945, align 4
+  %947 = getelementptr i8, ptr %938, i64 24
+  %.val.i.i.i.i.i18.i.i.i = load i64, ptr %947, align 8
+  %948 = getelementptr i8, ptr %938, i64 56
+  %.val2.i.i.i.i.i.i91.i.i = load i32, ptr %948, align 4
+  %949 = trunc i64 %.val.i.i.i.i.i18.i.i.i to i32
+  %950 = sub i32 %949, %.val.i.i70.i.i
+  %951 = add i32 %950, %.val2.i.i.i.i.i.i91.i.i
+  %.not.i.i19.i.i.i = icmp sgt i32 %946, %951
   br i1 %.not.i.i19.i.i.i, label %else.i.i.i71.i.i, label %"$Scheduler.chunk_of.exit.i.i72.i.i"
 
 else.i.i.i71.i.i:                                 ; preds = %"$Sequence.sits_out.exit.i.i.i90.i.i", %and.rhs.i.i.i15.i.i.i, %then.i12.i.i.i
-  %947 = sub i32 %.val.i.i70.i.i, %.val16.i7.i.i.i
-  %948 = load i32, ptr %930, align 4
-  %949 = icmp sgt i32 %948, 0
-  br i1 %949, label %then5.i.i.i89.i.i, label %"$Scheduler.chunk_of.exit.i.i72.i.i"
+  %952 = sub i32 %.val.i.i70.i.i, %.val16.i7.i.i.i
+  %953 = load i32, ptr %935, align 4
+  %954 = icmp sgt i32 %953, 0
+  br i1 %954, label %then5.i.i.i89.i.i, label %"$Scheduler.chunk_of.exit.i.i72.i.i"
 
 then5.i.i.i89.i.i:                                ; preds = %else.i.i.i71.i.i
-  %950 = call i32 @llvm.smin.i32(i32 %947, i32 %948)
+  %955 = call i32 @llvm.smin.i32(i32 %952, i32 %953)
   br label %"$Scheduler.chunk_of.exit.i.i72.i.i"
 
 "$Scheduler.chunk_of.exit.i.i72.i.i":             ; preds = %then5.i.i.i89.i.i, %else.i.i.i71.i.i, %"$Sequence.sits_out.exit.i.i.i90.i.i"
-  %common.ret.op.i.i.i73.i.i = phi i32 [ %950, %then5.i.i.i89.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i90.i.i" ], [ %947, %else.i.i.i71.i.i ]
-  %951 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i.i73.i.i, i32 %970)
+  %common.ret.op.i.i.i73.i.i = phi i32 [ %955, %then5.i.i.i89.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i90.i.i" ], [ %952, %else.i.i.i71.i.i ]
+  %956 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i.i73.i.i, i32 %975)
   %.val.i21.i.i.i.i = load i64, ptr %209, align 8
-  %952 = icmp sgt i64 %.val.i21.i.i.i.i, 0
-  br i1 %952, label %or.lhs.false.i.i.i79.i.i, label %"$Scheduler.piece_of.exit.i.i74.i.i"
+  %957 = icmp sgt i64 %.val.i21.i.i.i.i, 0
+  br i1 %957, label %or.lhs.false.i.i.i79.i.i, label %"$Scheduler.piece_of.exit.i.i74.i.i"
 
 or.lhs.false.i.i.i79.i.i:                         ; preds = %"$Scheduler.chunk_of.exit.i.i72.i.i"
-  %953 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val16.i7.i.i.i, i32 %951)
-  br i1 %953, label %"$Scheduler.piece_of.exit.i.i74.i.i", label %condition.preheader.i.i.i80.i.i
+  %958 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val16.i7.i.i.i, i32 %956)
+  br i1 %958, label %"$Scheduler.piece_of.exit.i.i74.i.i", label %condition.preheader.i.i.i80.i.i
 
 condition.preheader.i.i.i80.i.i:                  ; preds = %or.lhs.false.i.i.i79.i.i
-  %954 = icmp sgt i32 %951, 1
-  br i1 %954, label %whilebody.i.i.i84.i.i, label %merge1.i.i.i81.i.i
+  %959 = icmp sgt i32 %956, 1
+  br i1 %959, label %whilebody.i.i.i84.i.i, label %merge1.i.i.i81.i.i
 
 whilebody.i.i.i84.i.i:                            ; preds = %condition.preheader.i.i.i80.i.i, %whilebody.i.i.i84.i.i
-  %too_many.028.i.i.i85.i.i = phi i32 [ %too_many.0..i.i.i88.i.i, %whilebody.i.i.i84.i.i ], [ %951, %condition.preheader.i.i.i80.i.i ]
+  %too_many.028.i.i.i85.i.i = phi i32 [ %too_many.0..i.i.i88.i.i, %whilebody.i.i.i84.i.i ], [ %956, %condition.preheader.i.i.i80.i.i ]
   %fitting.027.i.i.i86.i.i = phi i32 [ %.fitting.0.i.i.i87.i.i, %whilebody.i.i.i84.i.i ], [ 0, %condition.preheader.i.i.i80.i.i ]
-  %955 = add i32 %fitting.027.i.i.i86.i.i, %too_many.028.i.i.i85.i.i
-  %956 = sdiv i32 %955, 2
-  %957 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val16.i7.i.i.i, i32 %956)
-  %.fitting.0.i.i.i87.i.i = select i1 %957, i32 %956, i32 %fitting.027.i.i.i86.i.i
-  %too_many.0..i.i.i88.i.i = select i1 %957, i32 %too_many.028.i.i.i85.i.i, i32 %956
-  %958 = sub i32 %too_many.0..i.i.i88.i.i, %.fitting.0.i.i.i87.i.i
-  %959 = icmp sgt i32 %958, 1
-  br i1 %959, label %whilebody.i.i.i84.i.i, label %merge1.i.i.i81.i.i
+  %960 = add i32 %fitting.027.i.i.i86.i.i, %too_many.028.i.i.i85.i.i
+  %961 = sdiv i32 %960, 2
+  %962 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val16.i7.i.i.i, i32 %961)
+  %.fitting.0.i.i.i87.i.i = select i1 %962, i32 %961, i32 %fitting.027.i.i.i86.i.i
+  %too_many.0..i.i.i88.i.i = select i1 %962, i32 %too_many.028.i.i.i85.i.i, i32 %961
+  %963 = sub i32 %too_many.0..i.i.i88.i.i, %.fitting.0.i.i.i87.i.i
+  %964 = icmp sgt i32 %963, 1
+  br i1 %964, label %whilebody.i.i.i84.i.i, label %merge1.i.i.i81.i.i
 
 merge1.i.i.i81.i.i:                               ; preds = %whilebody.i.i.i84.i.i, %condition.preheader.i.i.i80.i.i
   %fitting.0.lcssa.i.i.i82.i.i = phi i32 [ 0, %condition.preheader.i.i.i80.i.i ], [ %.fitting.0.i.i.i87.i.i, %whilebody.i.i.i84.i.i ]
-  %960 = load i32, ptr %779, align 4
-  %961 = srem i32 %fitting.0.lcssa.i.i.i82.i.i, %960
-  %962 = sub nsw i32 %fitting.0.lcssa.i.i.i82.i.i, %961
-  %963 = icmp eq i32 %962, 0
-  br i1 %963, label %and.lhs.true.i.i14.i.i.i, label %merge2.i.i.i.i
+  %965 = load i32, ptr %784, align 4
+  %966 = srem i32 %fitting.0.lcssa.i.i.i82.i.i, %965
+  %967 = sub nsw i32 %fitting.0.lcssa.i.i.i82.i.i, %966
+  %968 = icmp eq i32 %967, 0
+  br i1 %968, label %and.lhs.true.i.i14.i.i.i, label %merge2.i.i.i.i
 
 then6.i.i.i83.i.i:                                ; preds = %and.lhs.true.i.i14.i.i.i
-  %964 = call i32 @llvm.smin.i32(i32 %951, i32 %960)
+  %969 = call i32 @llvm.smin.i32(i32 %956, i32 %965)
   br label %"$Scheduler.piece_of.exit.i.i74.i.i"
 
 and.lhs.true.i.i14.i.i.i:                         ; preds = %merge1.i.i.i81.i.i
-  %965 = load i64, ptr %928, align 8
-  %966 = icmp eq i64 %965, 0
-  br i1 %966, label %then6.i.i.i83.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+  %970 = load i64, ptr %933, align 8
+  %971 = icmp eq i64 %970, 0
+  br i1 %971, label %then6.i.i.i83.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 "$Scheduler.piece_of.exit.i.i74.i.i":             ; preds = %then6.i.i.i83.i.i, %or.lhs.false.i.i.i79.i.i, %"$Scheduler.chunk_of.exit.i.i72.i.i"
-  %common.ret.op.i22.i.i.i.i = phi i32 [ %964, %then6.i.i.i83.i.i ], [ %951, %or.lhs.false.i.i.i79.i.i ], [ %951, %"$Scheduler.chunk_of.exit.i.i72.i.i" ]
-  %967 = icmp eq i32 %common.ret.op.i22.i.i.i.i, 0
-  br i1 %967, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i.i.i.i
+  %common.ret.op.i22.i.i.i.i = phi i32 [ %969, %then6.i.i.i83.i.i ], [ %956, %or.lhs.false.i.i.i79.i.i ], [ %956, %"$Scheduler.chunk_of.exit.i.i72.i.i" ]
+  %972 = icmp eq i32 %common.ret.op.i22.i.i.i.i, 0
+  br i1 %972, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i.i.i.i
 
 and.lhs.true.i11.i.i.i:                           ; preds = %forbody.i6.i.i.i
-  %968 = load ptr, ptr %767, align 8
-  %.val19.i.i.i.i = load i32, ptr %968, align 4
-  %969 = getelementptr i8, ptr %968, i64 44
-  %.val20.i.i.i.i = load i32, ptr %969, align 4
-  %970 = sub i32 %.val20.i.i.i.i, %.val19.i.i.i.i
-  %971 = icmp sgt i32 %970, 0
-  br i1 %971, label %then.i12.i.i.i, label %merge1.i9.i.i.i
+  %973 = load ptr, ptr %772, align 8
+  %.val19.i.i.i.i = load i32, ptr %973, align 4
+  %974 = getelementptr i8, ptr %973, i64 44
+  %.val20.i.i.i.i = load i32, ptr %974, align 4
+  %975 = sub i32 %.val20.i.i.i.i, %.val19.i.i.i.i
+  %976 = icmp sgt i32 %975, 0
+  br i1 %976, label %then.i12.i.i.i, label %merge1.i9.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %"$Scheduler.piece_of.exit.i.i74.i.i", %merge1.i.i.i81.i.i
-  %common.ret.op.i2234.i.i.i.i = phi i32 [ %common.ret.op.i22.i.i.i.i, %"$Scheduler.piece_of.exit.i.i74.i.i" ], [ %962, %merge1.i.i.i81.i.i ]
-  %972 = add i32 %common.ret.op.i2234.i.i.i.i, %.val16.i7.i.i.i
-  %973 = icmp eq i32 %972, %.val.i.i70.i.i
-  br i1 %973, label %and.lhs.true.i23.i.i.i.i, label %merge1.critedge.i.i.i.i.i
+  %common.ret.op.i2234.i.i.i.i = phi i32 [ %common.ret.op.i22.i.i.i.i, %"$Scheduler.piece_of.exit.i.i74.i.i" ], [ %967, %merge1.i.i.i81.i.i ]
+  %977 = add i32 %common.ret.op.i2234.i.i.i.i, %.val16.i7.i.i.i
+  %978 = icmp eq i32 %977, %.val.i.i70.i.i
+  br i1 %978, label %and.lhs.true.i23.i.i.i.i, label %merge1.critedge.i.i.i.i.i
 
 and.lhs.true.i23.i.i.i.i:                         ; preds = %merge2.i.i.i.i
-  %974 = getelementptr i8, ptr %968, i64 16
-  %975 = load i32, ptr %974, align 4
-  %976 = getelementptr i8, ptr %968, i64 56
-  %977 = load i32, ptr %976, align 4
-  %978 = icmp slt i32 %975, %977
-  br i1 %978, label %"$Scheduler.can_sample.exit.i.i.i.i.i", label %merge1.i9.i.i.i
+  %979 = getelementptr i8, ptr %973, i64 16
+  %980 = load i32, ptr %979, align 4
+  %981 = getelementptr i8, ptr %973, i64 56
+  %982 = load i32, ptr %981, align 4
+  %983 = icmp slt i32 %980, %982
+  br i1 %983, label %"$Scheduler.can_sample.exit.i.i.i.i.i", label %merge1.i9.i.i.i
 
 "$Scheduler.can_sample.exit.i.i.i.i.i":           ; preds = %and.lhs.true.i23.i.i.i.i
-  %979 = getelementptr i8, ptr %968, i64 24
-  %980 = load i32, ptr %979, align 4
-  %981 = sext i32 %980 to i64
-  %982 = getelementptr i8, ptr %933, i64 24
-  %.val.i.i.i.i24.i.i.i.i = load i64, ptr %982, align 8
-  %983 = getelementptr i8, ptr %933, i64 56
-  %.val2.i.i.i.i25.i.i.i.i = load i32, ptr %983, align 4
-  %984 = trunc i64 %.val.i.i.i.i24.i.i.i.i to i32
-  %985 = sub i32 %984, %.val.i.i70.i.i
-  %986 = add i32 %985, %.val2.i.i.i.i25.i.i.i.i
-  %987 = getelementptr i8, ptr %933, i64 48
-  %988 = load i32, ptr %987, align 4
-  %989 = icmp slt i32 %986, %988
-  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %989, i64 280, i64 256
-  %common.ret.op.i.i.i.i.i.i.i = getelementptr i8, ptr %933, i64 %common.ret.op.v.i.i.i.i.i.i.i
-  %990 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i.i, i64 8
-  %991 = load i64, ptr %990, align 8
-  %992 = add i64 %991, %981
-  %993 = getelementptr i8, ptr %968, i64 60
-  %994 = load i32, ptr %993, align 4
-  %995 = sext i32 %994 to i64
-  %.not.i26.i.i.i.i = icmp sgt i64 %992, %995
+  %984 = getelementptr i8, ptr %973, i64 24
+  %985 = load i32, ptr %984, align 4
+  %986 = sext i32 %985 to i64
+  %987 = getelementptr i8, ptr %938, i64 24
+  %.val.i.i.i.i24.i.i.i.i = load i64, ptr %987, align 8
+  %988 = getelementptr i8, ptr %938, i64 56
+  %.val2.i.i.i.i25.i.i.i.i = load i32, ptr %988, align 4
+  %989 = trunc i64 %.val.i.i.i.i24.i.i.i.i to i32
+  %990 = sub i32 %989, %.val.i.i70.i.i
+  %991 = add i32 %990, %.val2.i.i.i.i25.i.i.i.i
+  %992 = getelementptr i8, ptr %938, i64 48
+  %993 = load i32, ptr %992, align 4
+  %994 = icmp slt i32 %991, %993
+  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %994, i64 280, i64 256
+  %common.ret.op.i.i.i.i.i.i.i = getelementptr i8, ptr %938, i64 %common.ret.op.v.i.i.i.i.i.i.i
+  %995 = getelementptr i8, ptr %common.ret.op.i.i.i.i.i.i.i, i64 8
+  %996 = load i64, ptr %995, align 8
+  %997 = add i64 %996, %986
+  %998 = getelementptr i8, ptr %973, i64 60
+  %999 = load i32, ptr %998, align 4
+  %1000 = sext i32 %999 to i64
+  %.not.i26.i.i.i.i = icmp sgt i64 %997, %1000
   br i1 %.not.i26.i.i.i.i, label %merge1.i9.i.i.i, label %merge.i27.i.i.i.i
 
 merge.i27.i.i.i.i:                                ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i"
-  %996 = sext i32 %common.ret.op.i2234.i.i.i.i to i64
-  %997 = sext i32 %.val16.i7.i.i.i to i64
-  %998 = mul nsw i64 %996, %997
-  %999 = add nsw i64 %996, 1
-  %1000 = mul nsw i64 %999, %996
-  %1001 = sdiv i64 %1000, 2
-  %1002 = add nsw i64 %1001, %998
-  %1003 = load <2 x i64>, ptr %928, align 8
-  %1004 = insertelement <2 x i64> poison, i64 %996, i64 0
-  %1005 = insertelement <2 x i64> %1004, i64 %1002, i64 1
-  %1006 = add <2 x i64> %1003, %1005
-  store <2 x i64> %1006, ptr %928, align 8
-  %1007 = getelementptr i8, ptr %933, i64 72
-  %1008 = load i32, ptr %1007, align 4
-  %1009 = load i32, ptr %935, align 4
-  %1010 = getelementptr i8, ptr %933, i64 16
-  %1011 = load ptr, ptr %1010, align 8
-  %1012 = load i32, ptr %779, align 4
-  %1013 = getelementptr i8, ptr %968, i64 52
-  %.val.i.i.i13.i.i.i = load i32, ptr %1013, align 4
-  %1014 = getelementptr i8, ptr %968, i64 280
-  %.val29.i.i.i.i.i.i = load ptr, ptr %1014, align 8
-  %1015 = sext i32 %1008 to i64
-  %1016 = sext i32 %.val.i.i.i13.i.i.i to i64
-  %1017 = mul nsw i64 %1016, %1015
-  %1018 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1017
-  %1019 = icmp sgt i32 %common.ret.op.i2234.i.i.i.i, 0
-  br i1 %1019, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i28.i.i.i.i
+  %1001 = sext i32 %common.ret.op.i2234.i.i.i.i to i64
+  %1002 = sext i32 %.val16.i7.i.i.i to i64
+  %1003 = mul nsw i64 %1001, %1002
+  %1004 = add nsw i64 %1001, 1
+  %1005 = mul nsw i64 %1004, %1001
+  %1006 = sdiv i64 %1005, 2
+  %1007 = add nsw i64 %1006, %1003
+  %1008 = load <2 x i64>, ptr %933, align 8
+  %1009 = insertelement <2 x i64> poison, i64 %1001, i64 0
+  %1010 = insertelement <2 x i64> %1009, i64 %1007, i64 1
+  %1011 = add <2 x i64> %1008, %1010
+  store <2 x i64> %1011, ptr %933, align 8
+  %1012 = getelementptr i8, ptr %938, i64 72
+  %1013 = load i32, ptr %1012, align 4
+  %1014 = load i32, ptr %940, align 4
+  %1015 = getelementptr i8, ptr %938, i64 16
+  %1016 = load ptr, ptr %1015, align 8
+  %1017 = load i32, ptr %784, align 4
+  %1018 = getelementptr i8, ptr %973, i64 52
+  %.val.i.i.i13.i.i.i = load i32, ptr %1018, align 4
+  %1019 = getelementptr i8, ptr %973, i64 280
+  %.val29.i.i.i.i.i.i = load ptr, ptr %1019, align 8
+  %1020 = sext i32 %1013 to i64
+  %1021 = sext i32 %.val.i.i.i13.i.i.i to i64
+  %1022 = mul nsw i64 %1021, %1020
+  %1023 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1022
+  %1024 = icmp sgt i32 %common.ret.op.i2234.i.i.i.i, 0
+  br i1 %1024, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i28.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i27.i.i.i.i
-  %1020 = getelementptr i8, ptr %968, i64 88
-  %1021 = getelementptr i8, ptr %968, i64 96
-  %1022 = getelementptr i8, ptr %968, i64 104
+  %1025 = getelementptr i8, ptr %973, i64 88
+  %1026 = getelementptr i8, ptr %973, i64 96
+  %1027 = getelementptr i8, ptr %973, i64 104
   %wide.trip.count.i.i.i.i75.i.i = zext nneg i32 %common.ret.op.i2234.i.i.i.i to i64
   br label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forbody.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
   %indvars.iv.i.i.i.i76.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i77.i.i, %forbody.i.i.i.i.i.i ]
-  %1023 = load i32, ptr %968, align 4
-  %1024 = trunc nuw nsw i64 %indvars.iv.i.i.i.i76.i.i to i32
-  %1025 = add i32 %1023, %1024
-  %1026 = add i32 %1009, %1024
-  %1027 = sext i32 %1026 to i64
-  %1028 = getelementptr i32, ptr %1011, i64 %1027
-  %1029 = load i32, ptr %1028, align 4
-  %1030 = load ptr, ptr %1020, align 8
-  %1031 = sext i32 %1025 to i64
-  %1032 = getelementptr i32, ptr %1030, i64 %1031
-  store i32 %1029, ptr %1032, align 4
-  %1033 = load ptr, ptr %1021, align 8
-  %1034 = getelementptr i32, ptr %1033, i64 %1031
-  store i32 %1026, ptr %1034, align 4
-  %1035 = sdiv i32 %1026, %1012
-  %1036 = sext i32 %1035 to i64
-  %1037 = getelementptr i32, ptr %1018, i64 %1036
-  %1038 = load i32, ptr %1037, align 4
-  %1039 = mul i32 %1038, %1012
-  %1040 = srem i32 %1026, %1012
-  %1041 = add i32 %1039, %1040
-  %1042 = load ptr, ptr %1022, align 8
-  %1043 = getelementptr i32, ptr %1042, i64 %1031
-  store i32 %1041, ptr %1043, align 4
+  %1028 = load i32, ptr %973, align 4
+  %1029 = trunc nuw nsw i64 %indvars.iv.i.i.i.i76.i.i to i32
+  %1030 = add i32 %1028, %1029
+  %1031 = add i32 %1014, %1029
+  %1032 = sext i32 %1031 to i64
+  %1033 = getelementptr i32, ptr %1016, i64 %1032
+  %1034 = load i32, ptr %1033, align 4
+  %1035 = load ptr, ptr %1025, align 8
+  %1036 = sext i32 %1030 to i64
+  %1037 = getelementptr i32, ptr %1035, i64 %1036
+  store i32 %1034, ptr %1037, align 4
+  %1038 = load ptr, ptr %1026, align 8
+  %1039 = getelementptr i32, ptr %1038, i64 %1036
+  store i32 %1031, ptr %1039, align 4
+  %1040 = sdiv i32 %1031, %1017
+  %1041 = sext i32 %1040 to i64
+  %1042 = getelementptr i32, ptr %1023, i64 %1041
+  %1043 = load i32, ptr %1042, align 4
+  %1044 = mul i32 %1043, %1017
+  %1045 = srem i32 %1031, %1017
+  %1046 = add i32 %1044, %1045
+  %1047 = load ptr, ptr %1027, align 8
+  %1048 = getelementptr i32, ptr %1047, i64 %1036
+  store i32 %1046, ptr %1048, align 4
   %indvars.iv.next.i.i.i.i77.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i76.i.i, 1
   %exitcond.not.i.i.i.i78.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i77.i.i, %wide.trip.count.i.i.i.i75.i.i
   br i1 %exitcond.not.i.i.i.i78.i.i, label %merge1.i28.i.i.i.i, label %forbody.i.i.i.i.i.i
 
 merge1.critedge.i.i.i.i.i:                        ; preds = %merge2.i.i.i.i
-  %1044 = sext i32 %common.ret.op.i2234.i.i.i.i to i64
-  %1045 = sext i32 %.val16.i7.i.i.i to i64
-  %1046 = mul nsw i64 %1044, %1045
-  %1047 = add nsw i64 %1044, 1
-  %1048 = mul nsw i64 %1047, %1044
-  %1049 = sdiv i64 %1048, 2
-  %1050 = add nsw i64 %1049, %1046
-  %1051 = load <2 x i64>, ptr %928, align 8
-  %1052 = insertelement <2 x i64> poison, i64 %1044, i64 0
-  %1053 = insertelement <2 x i64> %1052, i64 %1050, i64 1
-  %1054 = add <2 x i64> %1051, %1053
-  store <2 x i64> %1054, ptr %928, align 8
-  %1055 = getelementptr i8, ptr %933, i64 72
-  %1056 = load i32, ptr %1055, align 4
-  %1057 = load i32, ptr %935, align 4
-  %1058 = getelementptr i8, ptr %933, i64 16
-  %1059 = load ptr, ptr %1058, align 8
-  %1060 = load i32, ptr %779, align 4
-  %1061 = getelementptr i8, ptr %968, i64 52
-  %.val.i21.i.i.i.i.i = load i32, ptr %1061, align 4
-  %1062 = getelementptr i8, ptr %968, i64 280
-  %.val29.i22.i.i.i.i.i = load ptr, ptr %1062, align 8
-  %1063 = sext i32 %1056 to i64
-  %1064 = sext i32 %.val.i21.i.i.i.i.i to i64
-  %1065 = mul nsw i64 %1064, %1063
-  %1066 = getelementptr i32, ptr %.val29.i22.i.i.i.i.i, i64 %1065
-  %1067 = icmp sgt i32 %common.ret.op.i2234.i.i.i.i, 0
-  br i1 %1067, label %forbody.lr.ph.i23.i.i.i.i.i, label %merge1.thread.i.i.i.i.i
+  %1049 = sext i32 %common.ret.op.i2234.i.i.i.i to i64
+  %1050 = sext i32 %.val16.i7.i.i.i to i64
+  %1051 = mul nsw i64 %1049, %1050
+  %1052 = add nsw i64 %1049, 1
+  %1053 = mul nsw i64 %1052, %1049
+  %1054 = sdiv i64 %1053, 2
+  %1055 = add nsw i64 %1054, %1051
+  %1056 = load <2 x i64>, ptr %933, align 8
+  %1057 = insertelement <2 x i64> poison, i64 %1049, i64 0
+  %1058 = insertelement <2 x i64> %1057, i64 %1055, i64 1
+  %1059 = add <2 x i64> %1056, %1058
+  store <2 x i64> %1059, ptr %933, align 8
+  %1060 = getelementptr i8, ptr %938, i64 72
+  %1061 = load i32, ptr %1060, align 4
+  %1062 = load i32, ptr %940, align 4
+  %1063 = getelementptr i8, ptr %938, i64 16
+  %1064 = load ptr, ptr %1063, align 8
+  %1065 = load i32, ptr %784, align 4
+  %1066 = getelementptr i8, ptr %973, i64 52
+  %.val.i21.i.i.i.i.i = load i32, ptr %1066, align 4
+  %1067 = getelementptr i8, ptr %973, i64 280
+  %.val29.i22.i.i.i.i.i = load ptr, ptr %1067, align 8
+  %1068 = sext i32 %1061 to i64
+  %1069 = sext i32 %.val.i21.i.i.i.i.i to i64
+  %1070 = mul nsw i64 %1069, %1068
+  %1071 = getelementptr i32, ptr %.val29.i22.i.i.i.i.i, i64 %1070
+  %1072 = icmp sgt i32 %common.ret.op.i2234.i.i.i.i, 0
+  br i1 %1072, label %forbody.lr.ph.i23.i.i.i.i.i, label %merge1.thread.i.i.i.i.i
 
 forbody.lr.ph.i23.i.i.i.i.i:                      ; preds = %merge1.critedge.i.i.i.i.i
-  %1068 = getelementptr i8, ptr %968, i64 88
-  %1069 = getelementptr i8, ptr %968, i64 96
-  %1070 = getelementptr i8, ptr %968, i64 104
+  %1073 = getelementptr i8, ptr %973, i64 88
+  %1074 = getelementptr i8, ptr %973, i64 96
+  %1075 = getelementptr i8, ptr %973, i64 104
   %wide.trip.count.i24.i.i.i.i.i = zext nneg i32 %common.ret.op.i2234.i.i.i.i to i64
   br label %forbody.i25.i.i.i.i.i
 
 forbody.i25.i.i.i.i.i:                            ; preds = %forbody.i25.i.i.i.i.i, %forbody.lr.ph.i23.i.i.i.i.i
   %indvars.iv.i26.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i23.i.i.i.i.i ], [ %indvars.iv.next.i27.i.i.i.i.i, %forbody.i25.i.i.i.i.i ]
-  %1071 = load i32, ptr %968, align 4
-  %1072 = trunc nuw nsw i64 %indvars.iv.i26.i.i.i.i.i to i32
-  %1073 = add i32 %1071, %1072
-  %1074 = add i32 %1057, %1072
-  %1075 = sext i32 %1074 to i64
-  %1076 = getelementptr i32, ptr %1059, i64 %1075
-  %1077 = load i32, ptr %1076, align 4
-  %1078 = load ptr, ptr %1068, align 8
-  %1079 = sext i32 %1073 to i64
-  %1080 = getelementptr i32, ptr %1078, i64 %1079
-  store i32 %1077, ptr %1080, align 4
-  %1081 = load ptr, ptr %1069, align 8
-  %1082 = getelementptr i32, ptr %1081, i64 %1079
-  store i32 %1074, ptr %1082, align 4
-  %1083 = sdiv i32 %1074, %1060
-  %1084 = sext i32 %1083 to i64
-  %1085 = getelementptr i32, ptr %1066, i64 %1084
-  %1086 = load i32, ptr %1085, align 4
-  %1087 = mul i32 %1086, %1060
-  %1088 = srem i32 %1074, %1060
-  %1089 = add i32 %1087, %1088
-  %1090 = load ptr, ptr %1070, align 8
-  %1091 = getelementptr i32, ptr %1090, i64 %1079
-  store i32 %1089, ptr %1091, align 4
+  %1076 = load i32, ptr %973, align 4
+  %1077 = trunc nuw nsw i64 %indvars.iv.i26.i.i.i.i.i to i32
+  %1078 = add i32 %1076, %1077
+  %1079 = add i32 %1062, %1077
+  %1080 = sext i32 %1079 to i64
+  %1081 = getelementptr i32, ptr %1064, i64 %1080
+  %1082 = load i32, ptr %1081, align 4
+  %1083 = load ptr, ptr %1073, align 8
+  %1084 = sext i32 %1078 to i64
+  %1085 = getelementptr i32, ptr %1083, i64 %1084
+  store i32 %1082, ptr %1085, align 4
+  %1086 = load ptr, ptr %1074, align 8
+  %1087 = getelementptr i32, ptr %1086, i64 %1084
+  store i32 %1079, ptr %1087, align 4
+  %1088 = sdiv i32 %1079, %1065
+  %1089 = sext i32 %1088 to i64
+  %1090 = getelementptr i32, ptr %1071, i64 %1089
+  %1091 = load i32, ptr %1090, align 4
+  %1092 = mul i32 %1091, %1065
+  %1093 = srem i32 %1079, %1065
+  %1094 = add i32 %1092, %1093
+  %1095 = load ptr, ptr %1075, align 8
+  %1096 = getelementptr i32, ptr %1095, i64 %1084
+  store i32 %1094, ptr %1096, align 4
   %indvars.iv.next.i27.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i26.i.i.i.i.i, 1
   %exitcond.not.i28.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i27.i.i.i.i.i, %wide.trip.count.i24.i.i.i.i.i
   br i1 %exitcond.not.i28.i.i.i.i.i, label %merge1.thread.i.i.i.i.i, label %forbody.i25.i.i.i.i.i
 
 merge1.thread.i.i.i.i.i:                          ; preds = %forbody.i25.i.i.i.i.i, %merge1.critedge.i.i.i.i.i
-  %1092 = load i32, ptr %968, align 4
-  %1093 = add i32 %1092, %common.ret.op.i2234.i.i.i.i
-  store i32 %1093, ptr %968, align 4
-  %1094 = add i32 %1057, %common.ret.op.i2234.i.i.i.i
-  %1095 = getelementptr i8, ptr %968, i64 128
-  %1096 = load ptr, ptr %1095, align 8
-  %1097 = getelementptr i8, ptr %968, i64 8
-  %1098 = load i32, ptr %1097, align 4
-  %1099 = sext i32 %1098 to i64
-  %1100 = getelementptr i32, ptr %1096, i64 %1099
-  store i32 %1094, ptr %1100, align 4
-  %1101 = getelementptr i8, ptr %968, i64 136
-  %1102 = load ptr, ptr %1101, align 8
-  %1103 = load i32, ptr %1097, align 4
+  %1097 = load i32, ptr %973, align 4
+  %1098 = add i32 %1097, %common.ret.op.i2234.i.i.i.i
+  store i32 %1098, ptr %973, align 4
+  %1099 = add i32 %1062, %common.ret.op.i2234.i.i.i.i
+  %1100 = getelementptr i8, ptr %973, i64 128
+  %1101 = load ptr, ptr %1100, align 8
+  %1102 = getelementptr i8, ptr %973, i64 8
+  %1103 = load i32, ptr %1102, align 4
   %1104 = sext i32 %1103 to i64
-  %1105 = getelementptr i32, ptr %1102, i64 %1104
-  store i32 %1056, ptr %1105, align 4
-  %1106 = load i32, ptr %1097, align 4
-  %1107 = add i32 %1106, 1
-  store i32 %1107, ptr %1097, align 4
-  %1108 = load i32, ptr %968, align 4
-  %1109 = getelementptr i8, ptr %968, i64 120
-  %1110 = load ptr, ptr %1109, align 8
-  %1111 = sext i32 %1107 to i64
-  %1112 = getelementptr i32, ptr %1110, i64 %1111
-  store i32 %1108, ptr %1112, align 4
+  %1105 = getelementptr i32, ptr %1101, i64 %1104
+  store i32 %1099, ptr %1105, align 4
+  %1106 = getelementptr i8, ptr %973, i64 136
+  %1107 = load ptr, ptr %1106, align 8
+  %1108 = load i32, ptr %1102, align 4
+  %1109 = sext i32 %1108 to i64
+  %1110 = getelementptr i32, ptr %1107, i64 %1109
+  store i32 %1061, ptr %1110, align 4
+  %1111 = load i32, ptr %1102, align 4
+  %1112 = add i32 %1111, 1
+  store i32 %1112, ptr %1102, align 4
+  %1113 = load i32, ptr %973, align 4
+  %1114 = getelementptr i8, ptr %973, i64 120
+  %1115 = load ptr, ptr %1114, align 8
+  %1116 = sext i32 %1112 to i64
+  %1117 = getelementptr i32, ptr %1115, i64 %1116
+  store i32 %1113, ptr %1117, align 4
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 merge1.i28.i.i.i.i:                               ; preds = %forbody.i.i.i.i.i.i, %merge.i27.i.i.i.i
-  %1113 = load i32, ptr %968, align 4
-  %1114 = add i32 %1113, %common.ret.op.i2234.i.i.i.i
-  store i32 %1114, ptr %968, align 4
-  %1115 = add i32 %1009, %common.ret.op.i2234.i.i.i.i
-  %1116 = getelementptr i8, ptr %968, i64 128
-  %1117 = load ptr, ptr %1116, align 8
-  %1118 = getelementptr i8, ptr %968, i64 8
-  %1119 = load i32, ptr %1118, align 4
-  %1120 = sext i32 %1119 to i64
-  %1121 = getelementptr i32, ptr %1117, i64 %1120
-  store i32 %1115, ptr %1121, align 4
-  %1122 = getelementptr i8, ptr %968, i64 136
-  %1123 = load ptr, ptr %1122, align 8
-  %1124 = load i32, ptr %1118, align 4
+  %1118 = load i32, ptr %973, align 4
+  %1119 = add i32 %1118, %common.ret.op.i2234.i.i.i.i
+  store i32 %1119, ptr %973, align 4
+  %1120 = add i32 %1014, %common.ret.op.i2234.i.i.i.i
+  %1121 = getelementptr i8, ptr %973, i64 128
+  %1122 = load ptr, ptr %1121, align 8
+  %1123 = getelementptr i8, ptr %973, i64 8
+  %1124 = load i32, ptr %1123, align 4
   %1125 = sext i32 %1124 to i64
-  %1126 = getelementptr i32, ptr %1123, i64 %1125
-  store i32 %1008, ptr %1126, align 4
-  %1127 = load i32, ptr %1118, align 4
-  %1128 = add i32 %1127, 1
-  store i32 %1128, ptr %1118, align 4
-  %1129 = load i32, ptr %968, align 4
-  %1130 = getelementptr i8, ptr %968, i64 120
-  %1131 = load ptr, ptr %1130, align 8
-  %1132 = sext i32 %1128 to i64
-  %1133 = getelementptr i32, ptr %1131, i64 %1132
-  store i32 %1129, ptr %1133, align 4
-  %1134 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr %933)
-  %1135 = icmp sgt i32 %1134, -1
-  br i1 %1135, label %and.rhs.i30.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+  %1126 = getelementptr i32, ptr %1122, i64 %1125
+  store i32 %1120, ptr %1126, align 4
+  %1127 = getelementptr i8, ptr %973, i64 136
+  %1128 = load ptr, ptr %1127, align 8
+  %1129 = load i32, ptr %1123, align 4
+  %1130 = sext i32 %1129 to i64
+  %1131 = getelementptr i32, ptr %1128, i64 %1130
+  store i32 %1013, ptr %1131, align 4
+  %1132 = load i32, ptr %1123, align 4
+  %1133 = add i32 %1132, 1
+  store i32 %1133, ptr %1123, align 4
+  %1134 = load i32, ptr %973, align 4
+  %1135 = getelementptr i8, ptr %973, i64 120
+  %1136 = load ptr, ptr %1135, align 8
+  %1137 = sext i32 %1133 to i64
+  %1138 = getelementptr i32, ptr %1136, i64 %1137
+  store i32 %1134, ptr %1138, align 4
+  %1139 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr %938)
+  %1140 = icmp sgt i32 %1139, -1
+  br i1 %1140, label %and.rhs.i30.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.rhs.i30.i.i.i.i.i:                            ; preds = %merge1.i28.i.i.i.i
-  %1136 = getelementptr i8, ptr %933, i64 328
-  %.val.i.i.i29.i.i.i.i = load ptr, ptr %1136, align 8
+  %1141 = getelementptr i8, ptr %938, i64 328
+  %.val.i.i.i29.i.i.i.i = load ptr, ptr %1141, align 8
   %.not.i.i.i30.i.i.i.i = icmp eq ptr %.val.i.i.i29.i.i.i.i, null
   br i1 %.not.i.i.i30.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %and.rhs.i.i.i.i.i.i.i
 
 and.rhs.i.i.i.i.i.i.i:                            ; preds = %and.rhs.i30.i.i.i.i.i
-  %1137 = getelementptr i8, ptr %933, i64 348
-  %1138 = load i32, ptr %1137, align 4
-  %.val.i.i.i31.i.i.i.i.i = load i64, ptr %982, align 8
-  %.val2.i.i.i32.i.i.i.i.i = load i32, ptr %983, align 4
-  %1139 = trunc i64 %.val.i.i.i31.i.i.i.i.i to i32
-  %1140 = add i32 %.val2.i.i.i32.i.i.i.i.i, %1139
-  %1141 = load i32, ptr %934, align 4
-  %1142 = sub i32 %1140, %1141
-  %1143 = icmp sle i32 %1138, %1142
-  %1144 = zext i1 %1143 to i8
+  %1142 = getelementptr i8, ptr %938, i64 348
+  %1143 = load i32, ptr %1142, align 4
+  %.val.i.i.i31.i.i.i.i.i = load i64, ptr %987, align 8
+  %.val2.i.i.i32.i.i.i.i.i = load i32, ptr %988, align 4
+  %1144 = trunc i64 %.val.i.i.i31.i.i.i.i.i to i32
+  %1145 = add i32 %.val2.i.i.i32.i.i.i.i.i, %1144
+  %1146 = load i32, ptr %939, align 4
+  %1147 = sub i32 %1145, %1146
+  %1148 = icmp sle i32 %1143, %1147
+  %1149 = zext i1 %1148 to i8
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 "$Scheduler.push_segment.exit.i.i.i.i.i":         ; preds = %and.rhs.i.i.i.i.i.i.i, %and.rhs.i30.i.i.i.i.i, %merge1.i28.i.i.i.i, %merge1.thread.i.i.i.i.i
-  %sample_row.034.i.i.i.i.i = phi i32 [ %1134, %merge1.i28.i.i.i.i ], [ %1134, %and.rhs.i30.i.i.i.i.i ], [ %1134, %and.rhs.i.i.i.i.i.i.i ], [ -1, %merge1.thread.i.i.i.i.i ]
-  %1145 = phi i8 [ 0, %merge1.i28.i.i.i.i ], [ 0, %and.rhs.i30.i.i.i.i.i ], [ %1144, %and.rhs.i.i.i.i.i.i.i ], [ 0, %merge1.thread.i.i.i.i.i ]
-  %1146 = load ptr, ptr %774, align 8
-  %1147 = load i64, ptr %775, align 8
-  %1148 = getelementptr %9, ptr %1146, i64 %1147
-  store ptr %933, ptr %1148, align 8
-  %.sroa.27.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1148, i64 8
+  %sample_row.034.i.i.i.i.i = phi i32 [ %1139, %merge1.i28.i.i.i.i ], [ %1139, %and.rhs.i30.i.i.i.i.i ], [ %1139, %and.rhs.i.i.i.i.i.i.i ], [ -1, %merge1.thread.i.i.i.i.i ]
+  %1150 = phi i8 [ 0, %merge1.i28.i.i.i.i ], [ 0, %and.rhs.i30.i.i.i.i.i ], [ %1149, %and.rhs.i.i.i.i.i.i.i ], [ 0, %merge1.thread.i.i.i.i.i ]
+  %1151 = load ptr, ptr %779, align 8
+  %1152 = load i64, ptr %780, align 8
+  %1153 = getelementptr %9, ptr %1151, i64 %1152
+  store ptr %938, ptr %1153, align 8
+  %.sroa.27.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1153, i64 8
   store i32 %common.ret.op.i2234.i.i.i.i, ptr %.sroa.27.0..sroa_idx.i.i.i.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1148, i64 12
+  %.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1153, i64 12
   store i32 %sample_row.034.i.i.i.i.i, ptr %.sroa.3.0..sroa_idx.i.i.i.i.i.i, align 4
-  %.sroa.48.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1148, i64 16
+  %.sroa.48.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1153, i64 16
   store i8 0, ptr %.sroa.48.0..sroa_idx.i.i.i.i.i.i, align 8
-  %.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1148, i64 17
-  store i8 %1145, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i.i, align 1
-  %1149 = load i64, ptr %775, align 8
-  %1150 = add i64 %1149, 1
-  store i64 %1150, ptr %775, align 8
+  %.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1153, i64 17
+  store i8 %1150, ptr %.sroa.5.0..sroa_idx.i.i.i.i.i.i, align 1
+  %1154 = load i64, ptr %780, align 8
+  %1155 = add i64 %1154, 1
+  store i64 %1155, ptr %780, align 8
   br label %merge1.i9.i.i.i
 
 merge1.i9.i.i.i:                                  ; preds = %"$Scheduler.push_segment.exit.i.i.i.i.i", %"$Scheduler.can_sample.exit.i.i.i.i.i", %and.lhs.true.i23.i.i.i.i, %and.lhs.true.i11.i.i.i, %forbody.i6.i.i.i
-  %1151 = add nuw nsw i64 %i.036.i.i.i.i, 1
-  %exitcond.not.i10.i.i.i = icmp eq i64 %1151, %.pr.i.i.i
+  %1156 = add nuw nsw i64 %i.036.i.i.i.i, 1
+  %exitcond.not.i10.i.i.i = icmp eq i64 %1156, %.pr.i.i.i
   br i1 %exitcond.not.i10.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i9.i.i.i, %"$Scheduler.piece_of.exit.i.i74.i.i", %and.lhs.true.i.i14.i.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1152 = getelementptr i8, ptr %0, i64 1912
-  %1153 = load i32, ptr %1152, align 4
-  %1154 = getelementptr i8, ptr %0, i64 1916
-  %1155 = load i32, ptr %1154, align 4
-  %1156 = icmp slt i32 %1153, %1155
-  %.pre136.i.i = load ptr, ptr %767, align 8
-  br i1 %1156, label %then.i20.i.i.i, label %"$Scheduler.write_step.exit.i.i"
+  %1157 = getelementptr i8, ptr %0, i64 1912
+  %1158 = load i32, ptr %1157, align 4
+  %1159 = getelementptr i8, ptr %0, i64 1916
+  %1160 = load i32, ptr %1159, align 4
+  %1161 = icmp slt i32 %1158, %1160
+  %.pre136.i.i = load ptr, ptr %772, align 8
+  br i1 %1161, label %then.i20.i.i.i, label %"$Scheduler.write_step.exit.i.i"
 
 then.i20.i.i.i:                                   ; preds = %"$Scheduler.write_pieces.exit.i.i.i"
-  %1157 = getelementptr i8, ptr %.pre136.i.i, i64 36
-  store i32 %1153, ptr %1157, align 4
-  %1158 = load i32, ptr %1154, align 4
-  %1159 = load ptr, ptr %767, align 8
-  %1160 = getelementptr i8, ptr %1159, i64 40
-  store i32 %1158, ptr %1160, align 4
-  %.pre135.i.i = load ptr, ptr %767, align 8
+  %1162 = getelementptr i8, ptr %.pre136.i.i, i64 36
+  store i32 %1158, ptr %1162, align 4
+  %1163 = load i32, ptr %1159, align 4
+  %1164 = load ptr, ptr %772, align 8
+  %1165 = getelementptr i8, ptr %1164, i64 40
+  store i32 %1163, ptr %1165, align 4
+  %.pre135.i.i = load ptr, ptr %772, align 8
   br label %"$Scheduler.write_step.exit.i.i"
 
 "$Scheduler.write_step.exit.i.i":                 ; preds = %then.i20.i.i.i, %"$Scheduler.write_pieces.exit.i.i.i"
-  %1161 = phi ptr [ %.pre136.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre135.i.i, %then.i20.i.i.i ]
-  %1162 = load i32, ptr %1161, align 4
-  %1163 = icmp sgt i32 %1162, 0
+  %1166 = phi ptr [ %.pre136.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre135.i.i, %then.i20.i.i.i ]
+  %1167 = load i32, ptr %1166, align 4
+  %1168 = icmp sgt i32 %1167, 0
   br label %"$Loop.plan.exit"
 
 "$Loop.plan.exit":                                ; preds = %"$Scheduler.can_plan_ahead.exit.i.i", %"$Scheduler.write_step.exit.i.i"
-  %common.ret.op.i.i = phi i1 [ %1163, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ]
+  %common.ret.op.i.i = phi i1 [ %1168, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ]
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i7.i)
-  %1164 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
-  %1165 = load i64, ptr %time.i7.i, align 8
-  %1166 = mul i64 %1165, 1000000000
-  %1167 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
-  %1168 = load i64, ptr %1167, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
-  %1169 = sub i64 %1168, %11
-  %1170 = add i64 %1169, %1166
-  %1171 = getelementptr i8, ptr %0, i64 4000
-  store i64 %1170, ptr %1171, align 8
-  %1172 = getelementptr i8, ptr %0, i64 3928
+  %1169 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
+  %1170 = load i64, ptr %time.i7.i, align 8
+  %1171 = mul i64 %1170, 1000000000
+  %1172 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
   %1173 = load i64, ptr %1172, align 8
-  %1174 = add i64 %1173, %1170
-  store i64 %1174, ptr %1172, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
+  %1174 = sub i64 %1173, %11
+  %1175 = add i64 %1174, %1171
+  %1176 = getelementptr i8, ptr %0, i64 4000
+  store i64 %1175, ptr %1176, align 8
+  %1177 = getelementptr i8, ptr %0, i64 3928
+  %1178 = load i64, ptr %1177, align 8
+  %1179 = add i64 %1178, %1175
+  store i64 %1179, ptr %1177, align 8
   %brmerge = select i1 %common.ret.op.i.i, i1 true, i1 %5
   br i1 %brmerge, label %or.end, label %or.lhs.false
 
 or.rhs:                                           ; preds = %or.lhs.false
-  %1175 = load i64, ptr %2, align 8
-  %1176 = icmp sgt i64 %1175, %3
-  %1177 = zext i1 %1176 to i8
+  %1180 = load i64, ptr %2, align 8
+  %1181 = icmp sgt i64 %1180, %3
+  %1182 = zext i1 %1181 to i8
   br label %or.end
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
-  %1178 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1177, %or.rhs ]
-  %1179 = getelementptr i8, ptr %0, i64 2602
-  store i8 %1178, ptr %1179, align 1
-  %1180 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
-  %1181 = icmp eq i32 %1180, 0
-  %1182 = select i1 %1181, i1 %common.ret.op.i.i, i1 false
-  br i1 %1182, label %then.i, label %else.i
+  %1183 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1182, %or.rhs ]
+  %1184 = getelementptr i8, ptr %0, i64 2602
+  store i8 %1183, ptr %1184, align 1
+  %1185 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
+  %1186 = icmp eq i32 %1185, 0
+  %1187 = select i1 %1186, i1 %common.ret.op.i.i, i1 false
+  br i1 %1187, label %then.i, label %else.i
 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1183 = getelementptr i8, ptr %0, i64 2000
-  %1184 = getelementptr i8, ptr %0, i64 2344
-  store ptr null, ptr %1184, align 8
-  %1185 = getelementptr i8, ptr %0, i64 1824
-  %1186 = load i64, ptr %1185, align 8
-  %1187 = icmp sgt i64 %1186, 0
-  br i1 %1187, label %forbody.lr.ph.i.i.i.i23, label %merge.i.i.i9
+  %1188 = getelementptr i8, ptr %0, i64 2000
+  %1189 = getelementptr i8, ptr %0, i64 2344
+  store ptr null, ptr %1189, align 8
+  %1190 = getelementptr i8, ptr %0, i64 1824
+  %1191 = load i64, ptr %1190, align 8
+  %1192 = icmp sgt i64 %1191, 0
+  br i1 %1192, label %forbody.lr.ph.i.i.i.i23, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i23:                          ; preds = %then.i
-  %1188 = getelementptr i8, ptr %0, i64 1816
-  %1189 = load ptr, ptr %1188, align 8
+  %1193 = getelementptr i8, ptr %0, i64 1816
+  %1194 = load ptr, ptr %1193, align 8
   br label %forbody.i.i.i.i24
 
 forbody.i.i.i.i24:                                ; preds = %merge1.i.i.i.i25, %forbody.lr.ph.i.i.i.i23
-  %1190 = phi i1 [ true, %forbody.lr.ph.i.i.i.i23 ], [ %1201, %merge1.i.i.i.i25 ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i23 ], [ %1200, %merge1.i.i.i.i25 ]
-  %1191 = getelementptr %9, ptr %1189, i64 %i.08.i.i.i.i
-  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1191, i64 12
+  %1195 = phi i1 [ true, %forbody.lr.ph.i.i.i.i23 ], [ %1206, %merge1.i.i.i.i25 ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i23 ], [ %1205, %merge1.i.i.i.i25 ]
+  %1196 = getelementptr %9, ptr %1194, i64 %i.08.i.i.i.i
+  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1196, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
-  %1192 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1192, label %and.lhs.true.i.i.i.i27, label %merge1.i.i.i.i25
+  %1197 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
+  br i1 %1197, label %and.lhs.true.i.i.i.i27, label %merge1.i.i.i.i25
 
 and.lhs.true.i.i.i.i27:                           ; preds = %forbody.i.i.i.i24
-  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1191, align 8
-  %1193 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
-  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1193, align 8
-  %1194 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
-  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1194, align 4
-  %1195 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
-  %1196 = sub i32 %1195, %segment.sroa.0.0.copyload.val7.i.i.i.i
-  %1197 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 320
-  %1198 = load i32, ptr %1197, align 4
-  %1199 = icmp slt i32 %1196, %1198
-  br i1 %1199, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i25
+  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1196, align 8
+  %1198 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
+  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1198, align 8
+  %1199 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
+  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1199, align 4
+  %1200 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
+  %1201 = sub i32 %1200, %segment.sroa.0.0.copyload.val7.i.i.i.i
+  %1202 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 320
+  %1203 = load i32, ptr %1202, align 4
+  %1204 = icmp slt i32 %1201, %1203
+  br i1 %1204, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i25
 
 merge1.i.i.i.i25:                                 ; preds = %and.lhs.true.i.i.i.i27, %forbody.i.i.i.i24
-  %1200 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %1201 = icmp slt i64 %1200, %1186
-  %exitcond.not.i.i.i.i26 = icmp eq i64 %1200, %1186
+  %1205 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %1206 = icmp slt i64 %1205, %1191
+  %exitcond.not.i.i.i.i26 = icmp eq i64 %1205, %1191
   br i1 %exitcond.not.i.i.i.i26, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i.i24
 
 "$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i.i.i25, %and.lhs.true.i.i.i.i27
-  %.lcssa.i.i.i.i = phi i1 [ %1201, %merge1.i.i.i.i25 ], [ %1190, %and.lhs.true.i.i.i.i27 ]
+  %.lcssa.i.i.i.i = phi i1 [ %1206, %merge1.i.i.i.i25 ], [ %1195, %and.lhs.true.i.i.i.i27 ]
   br i1 %.lcssa.i.i.i.i, label %then.i.i.i, label %merge.i.i.i9
 
 then.i.i.i:                                       ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1202 = getelementptr i8, ptr %0, i64 3776
-  %1203 = load ptr, ptr %1202, align 8
-  store ptr %1203, ptr %1184, align 8
+  %1207 = getelementptr i8, ptr %0, i64 3776
+  %1208 = load ptr, ptr %1207, align 8
+  store ptr %1208, ptr %1189, align 8
   br label %merge.i.i.i9
 
 merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Scheduler.wants_logits.exit.i.i.i", %then.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1204 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %1205 = load i64, ptr %time.i.i.i.i, align 8
-  %1206 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %1207 = load i64, ptr %1206, align 8
+  %1209 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %1210 = load i64, ptr %time.i.i.i.i, align 8
+  %1211 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
+  %1212 = load i64, ptr %1211, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1208 = load ptr, ptr %0, align 8
-  %1209 = call fastcc i32 @"$RankGroup.launch"(ptr %1208, ptr %1183, ptr nonnull %message.i.i)
+  %1213 = load ptr, ptr %0, align 8
+  %1214 = call fastcc i32 @"$RankGroup.launch"(ptr %1213, ptr %1188, ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %1210 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
-  %1211 = load i64, ptr %time.i18.i.i.i, align 8
-  %1212 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
-  %1213 = load i64, ptr %1212, align 8
+  %1215 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
+  %1216 = load i64, ptr %time.i18.i.i.i, align 8
+  %1217 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
+  %1218 = load i64, ptr %1217, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %reass.add.i.i.i = sub i64 %1211, %1205
+  %reass.add.i.i.i = sub i64 %1216, %1210
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
-  %1214 = sub i64 %1213, %1207
-  %1215 = add i64 %1214, %reass.mul.i.i.i
-  %1216 = getelementptr i8, ptr %0, i64 3920
-  %1217 = load i64, ptr %1216, align 8
-  %1218 = add i64 %1217, %1215
-  store i64 %1218, ptr %1216, align 8
-  %1219 = getelementptr i8, ptr %0, i64 3936
-  %1220 = load i64, ptr %1219, align 8
-  %1221 = add i64 %1220, %1215
-  store i64 %1221, ptr %1219, align 8
-  %1222 = icmp eq i32 %1209, 0
-  br i1 %1222, label %then2.i.i.i, label %and.lhs.true.i.i10
+  %1219 = sub i64 %1218, %1212
+  %1220 = add i64 %1219, %reass.mul.i.i.i
+  %1221 = getelementptr i8, ptr %0, i64 3920
+  %1222 = load i64, ptr %1221, align 8
+  %1223 = add i64 %1222, %1220
+  store i64 %1223, ptr %1221, align 8
+  %1224 = getelementptr i8, ptr %0, i64 3936
+  %1225 = load i64, ptr %1224, align 8
+  %1226 = add i64 %1225, %1220
+  store i64 %1226, ptr %1224, align 8
+  %1227 = icmp eq i32 %1214, 0
+  br i1 %1227, label %then2.i.i.i, label %and.lhs.true.i.i10
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1223 = getelementptr i8, ptr %0, i64 732
-  %1224 = load i32, ptr %1223, align 4
-  %1225 = getelementptr i8, ptr %0, i64 1912
-  store i32 %1224, ptr %1225, align 4
-  %1226 = getelementptr i8, ptr %0, i64 1916
-  store i32 0, ptr %1226, align 4
-  %1227 = getelementptr i8, ptr %0, i64 4040
-  %1228 = load <2 x i32>, ptr %1183, align 4
-  store <2 x i32> %1228, ptr %1227, align 4
-  %1229 = getelementptr i8, ptr %0, i64 2020
-  %1230 = load i32, ptr %1229, align 4
-  %1231 = getelementptr i8, ptr %0, i64 4048
-  store i32 %1230, ptr %1231, align 4
-  %1232 = getelementptr i8, ptr %0, i64 1392
-  %1233 = load i32, ptr %1232, align 4
-  %1234 = getelementptr i8, ptr %0, i64 4052
-  store i32 %1233, ptr %1234, align 4
-  %1235 = load i64, ptr %1171, align 8
-  %1236 = getelementptr i8, ptr %0, i64 4024
-  store i64 %1235, ptr %1236, align 8
-  %1237 = getelementptr i8, ptr %0, i64 4032
-  store i64 %1215, ptr %1237, align 8
-  %1238 = getelementptr i8, ptr %0, i64 4064
-  store i64 0, ptr %1238, align 8
-  %1239 = getelementptr i8, ptr %0, i64 1872
-  %1240 = load i32, ptr %1239, align 4
-  %1241 = sext i32 %1240 to i64
-  %1242 = getelementptr i8, ptr %0, i64 1896
-  %1243 = load i64, ptr %1242, align 8
-  %1244 = add i64 %1243, %1241
-  %1245 = getelementptr i8, ptr %0, i64 1880
-  %1246 = load i64, ptr %1245, align 8
-  %1247 = getelementptr i8, ptr %0, i64 1904
+  %1228 = getelementptr i8, ptr %0, i64 732
+  %1229 = load i32, ptr %1228, align 4
+  %1230 = getelementptr i8, ptr %0, i64 1912
+  store i32 %1229, ptr %1230, align 4
+  %1231 = getelementptr i8, ptr %0, i64 1916
+  store i32 0, ptr %1231, align 4
+  %1232 = getelementptr i8, ptr %0, i64 4040
+  %1233 = load <2 x i32>, ptr %1188, align 4
+  store <2 x i32> %1233, ptr %1232, align 4
+  %1234 = getelementptr i8, ptr %0, i64 2020
+  %1235 = load i32, ptr %1234, align 4
+  %1236 = getelementptr i8, ptr %0, i64 4048
+  store i32 %1235, ptr %1236, align 4
+  %1237 = getelementptr i8, ptr %0, i64 1392
+  %1238 = load i32, ptr %1237, align 4
+  %1239 = getelementptr i8, ptr %0, i64 4052
+  store i32 %1238, ptr %1239, align 4
+  %1240 = load i64, ptr %1176, align 8
+  %1241 = getelementptr i8, ptr %0, i64 4024
+  store i64 %1240, ptr %1241, align 8
+  %1242 = getelementptr i8, ptr %0, i64 4032
+  store i64 %1220, ptr %1242, align 8
+  %1243 = getelementptr i8, ptr %0, i64 4064
+  store i64 0, ptr %1243, align 8
+  %1244 = getelementptr i8, ptr %0, i64 1872
+  %1245 = load i32, ptr %1244, align 4
+  %1246 = sext i32 %1245 to i64
+  %1247 = getelementptr i8, ptr %0, i64 1896
   %1248 = load i64, ptr %1247, align 8
-  %1249 = icmp slt i64 %1244, 1
-  br i1 %1249, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
+  %1249 = add i64 %1248, %1246
+  %1250 = getelementptr i8, ptr %0, i64 1880
+  %1251 = load i64, ptr %1250, align 8
+  %1252 = getelementptr i8, ptr %0, i64 1904
+  %1253 = load i64, ptr %1252, align 8
+  %1254 = icmp slt i64 %1249, 1
+  br i1 %1254, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1250 = getelementptr i8, ptr %0, i64 776
-  %1251 = load i32, ptr %1250, align 4
-  %1252 = icmp eq i32 %1251, 0
-  br i1 %1252, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i
+  %1255 = getelementptr i8, ptr %0, i64 776
+  %1256 = load i32, ptr %1255, align 4
+  %1257 = icmp eq i32 %1256, 0
+  br i1 %1257, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i
 
 else.i.i.i.i.i.i.i.i:                             ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1253 = getelementptr i8, ptr %0, i64 780
-  %1254 = load i32, ptr %1253, align 4
-  %1255 = sext i32 %1254 to i64
-  %.not.i.i.i.i.i.i.i.i = icmp sgt i64 %1244, %1255
+  %1258 = getelementptr i8, ptr %0, i64 780
+  %1259 = load i32, ptr %1258, align 4
+  %1260 = sext i32 %1259 to i64
+  %.not.i.i.i.i.i.i.i.i = icmp sgt i64 %1249, %1260
   br i1 %.not.i.i.i.i.i.i.i.i, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
-  %1256 = getelementptr i8, ptr %0, i64 976
-  %1257 = load i64, ptr %1256, align 8
+  %1261 = getelementptr i8, ptr %0, i64 976
+  %1262 = load i64, ptr %1261, align 8
   br label %"$Loop.launch.exit.i.i"
 
 else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
-  %1258 = icmp eq i32 %1251, 1
-  br i1 %1258, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i
+  %1263 = icmp eq i32 %1256, 1
+  br i1 %1263, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1259 = getelementptr i8, ptr %0, i64 976
-  %1260 = load i64, ptr %1259, align 8
-  %1261 = mul i64 %1260, %1244
-  %1262 = sdiv i64 %1261, %1255
+  %1264 = getelementptr i8, ptr %0, i64 976
+  %1265 = load i64, ptr %1264, align 8
+  %1266 = mul i64 %1265, %1249
+  %1267 = sdiv i64 %1266, %1260
   br label %"$Loop.launch.exit.i.i"
 
 merge.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1263 = add i32 %1251, -1
-  %1264 = icmp sgt i32 %1263, 1
-  br i1 %1264, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
+  %1268 = add i32 %1256, -1
+  %1269 = icmp sgt i32 %1268, 1
+  br i1 %1269, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.preheader.i.i.i.i.i.i.i.i.i:         ; preds = %merge.i.i.i.i.i.i.i.i
-  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1263 to i64
+  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1268 to i64
   br label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
@@ -52920,130 +52987,134 @@ whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.
   br i1 %exitcond.not.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i: ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
-  %1265 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
+  %1270 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
   br label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i
   %indvars.iv.i.i.i.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1266 = getelementptr i32, ptr %1253, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
-  %1267 = load i32, ptr %1266, align 4
-  %1268 = sext i32 %1267 to i64
-  %1269 = icmp sgt i64 %1244, %1268
-  br i1 %1269, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
+  %1271 = getelementptr i32, ptr %1258, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
+  %1272 = load i32, ptr %1271, align 4
+  %1273 = sext i32 %1272 to i64
+  %1274 = icmp sgt i64 %1249, %1273
+  br i1 %1274, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
 
 "$CostTable.interval.exit.i.i.i.i.i.i.i.i":       ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i
-  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i ], [ %1265, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1263, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1270 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
-  %1271 = sext i32 %1270 to i64
-  %1272 = getelementptr i32, ptr %1253, i64 %1271
-  %1273 = load i32, ptr %1272, align 4
-  %1274 = sext i32 %1273 to i64
-  %1275 = sub i64 %1244, %1274
-  %1276 = sitofp i64 %1275 to double
-  %1277 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
-  %1278 = getelementptr i32, ptr %1253, i64 %1277
-  %1279 = load i32, ptr %1278, align 4
-  %1280 = sub i32 %1279, %1273
-  %1281 = sitofp i32 %1280 to double
-  %1282 = fdiv double %1276, %1281
-  %1283 = getelementptr i8, ptr %0, i64 976
-  %1284 = getelementptr i64, ptr %1283, i64 %1271
-  %1285 = load i64, ptr %1284, align 8
-  %1286 = getelementptr i64, ptr %1283, i64 %1277
-  %1287 = load i64, ptr %1286, align 8
-  %1288 = sub i64 %1287, %1285
-  %1289 = sitofp i64 %1288 to double
-  %1290 = fmul double %1282, %1289
-  %1291 = fptosi double %1290 to i64
-  %1292 = add i64 %1285, %1291
+  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i ], [ %1270, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1268, %whilebody.i.i.i.i.i.i.i.i.i ]
+  %1275 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
+  %1276 = sext i32 %1275 to i64
+  %1277 = getelementptr i32, ptr %1258, i64 %1276
+  %1278 = load i32, ptr %1277, align 4
+  %1279 = sext i32 %1278 to i64
+  %1280 = sub i64 %1249, %1279
+  %1281 = sitofp i64 %1280 to double
+  %1282 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
+  %1283 = getelementptr i32, ptr %1258, i64 %1282
+  %1284 = load i32, ptr %1283, align 4
+  %1285 = sub i32 %1284, %1278
+  %1286 = sitofp i32 %1285 to double
+  %1287 = fdiv double %1281, %1286
+  %1288 = getelementptr i8, ptr %0, i64 976
+  %1289 = getelementptr i64, ptr %1288, i64 %1276
+  %1290 = load i64, ptr %1289, align 8
+  %1291 = getelementptr i64, ptr %1288, i64 %1282
+  %1292 = load i64, ptr %1291, align 8
+  %1293 = sub i64 %1292, %1290
+  %1294 = sitofp i64 %1293 to double
+  %1295 = fmul double %1287, %1294
+  %1296 = fptosi double %1295 to i64
+  %1297 = add i64 %1290, %1296
   br label %"$Loop.launch.exit.i.i"
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1257, %then1.i.i.i.i.i.i.i.i ], [ %1262, %then4.i.i.i.i.i.i.i.i ], [ %1292, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1293 = getelementptr i8, ptr %0, i64 1360
-  %1294 = load double, ptr %1293, align 8
-  %1295 = sitofp i64 %1246 to double
-  %1296 = fmul double %1294, %1295
-  %1297 = fptosi double %1296 to i64
-  %1298 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1297
-  %1299 = getelementptr i8, ptr %0, i64 1368
-  %.val.i.i.i.i.i.i.i22 = load double, ptr %1299, align 8
-  %1300 = sitofp i64 %1248 to double
-  %1301 = fmul double %.val.i.i.i.i.i.i.i22, %1300
+  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1262, %then1.i.i.i.i.i.i.i.i ], [ %1267, %then4.i.i.i.i.i.i.i.i ], [ %1297, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
+  %1298 = getelementptr i8, ptr %0, i64 1360
+  %1299 = load double, ptr %1298, align 8
+  %1300 = sitofp i64 %1251 to double
+  %1301 = fmul double %1299, %1300
   %1302 = fptosi double %1301 to i64
-  %1303 = add i64 %1298, %1302
-  %1304 = getelementptr i8, ptr %0, i64 4072
-  store i64 %1303, ptr %1304, align 8
+  %1303 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1302
+  %1304 = getelementptr i8, ptr %0, i64 1368
+  %.val.i.i.i.i.i.i.i22 = load double, ptr %1304, align 8
+  %1305 = sitofp i64 %1253 to double
+  %1306 = fmul double %.val.i.i.i.i.i.i.i22, %1305
+  %1307 = fptosi double %1306 to i64
+  %1308 = add i64 %1303, %1307
+  %1309 = getelementptr i8, ptr %0, i64 4072
+  store i64 %1308, ptr %1309, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i10
-  %1305 = getelementptr i8, ptr %0, i64 1864
-  store i8 0, ptr %1305, align 1
-  %1306 = getelementptr i8, ptr %0, i64 1840
-  %1307 = load i64, ptr %4, align 8
-  %1308 = icmp sgt i64 %1307, 0
-  br i1 %1308, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
+  %1310 = getelementptr i8, ptr %0, i64 1864
+  store i8 0, ptr %1310, align 1
+  %1311 = getelementptr i8, ptr %0, i64 1840
+  %1312 = load i64, ptr %4, align 8
+  %1313 = icmp sgt i64 %1312, 0
+  br i1 %1313, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1309 = getelementptr i8, ptr %0, i64 1696
-  %1310 = getelementptr i8, ptr %0, i64 1704
-  %1311 = getelementptr i8, ptr %0, i64 1928
+  %1314 = getelementptr i8, ptr %0, i64 1696
+  %1315 = getelementptr i8, ptr %0, i64 1704
+  %1316 = getelementptr i8, ptr %0, i64 1928
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
-  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1339, %merge1.i.i26.i.i ]
-  %1312 = load ptr, ptr %1306, align 8
-  %1313 = getelementptr %9, ptr %1312, i64 %i.08.i.i25.i.i
-  %1314 = load ptr, ptr %1313, align 8
-  store ptr null, ptr %1313, align 8
-  %.not.i.i.i.i19 = icmp eq ptr %1314, null
+  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1347, %merge1.i.i26.i.i ]
+  %1317 = load ptr, ptr %1311, align 8
+  %1318 = getelementptr %9, ptr %1317, i64 %i.08.i.i25.i.i
+  %1319 = load ptr, ptr %1318, align 8
+  store ptr null, ptr %1318, align 8
+  %.not.i.i.i.i19 = icmp eq ptr %1319, null
   br i1 %.not.i.i.i.i19, label %merge1.i.i26.i.i, label %then.i.i.i.i20
 
 then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
-  %1315 = load ptr, ptr %1309, align 8
-  %1316 = load i64, ptr %1310, align 8
-  %1317 = getelementptr %11, ptr %1315, i64 %1316
-  %1318 = add i64 %1316, 1
-  store i64 %1318, ptr %1310, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1317, i8 0, i64 472, i1 false)
-  %1319 = load i64, ptr %1314, align 8
-  store i64 %1319, ptr %1317, align 8
-  %1320 = getelementptr i8, ptr %1317, i64 8
-  store i32 3, ptr %1320, align 4
-  %1321 = getelementptr i8, ptr %1317, i64 20
-  store i32 -1, ptr %1321, align 4
-  %1322 = getelementptr i8, ptr %1314, i64 24
-  %.val.i.i.i.i.i.i21 = load i64, ptr %1322, align 8
-  %1323 = getelementptr i8, ptr %1314, i64 40
-  %.val17.i.i.i.i.i.i = load i32, ptr %1323, align 4
-  %1324 = trunc i64 %.val.i.i.i.i.i.i21 to i32
-  %1325 = sub i32 %1324, %.val17.i.i.i.i.i.i
-  %1326 = getelementptr i8, ptr %1317, i64 24
-  store i32 %1325, ptr %1326, align 4
-  %1327 = load i32, ptr %1323, align 4
-  %1328 = getelementptr i8, ptr %1317, i64 28
-  store i32 %1327, ptr %1328, align 4
-  %1329 = getelementptr i8, ptr %1314, i64 68
-  %1330 = load i32, ptr %1329, align 4
-  %1331 = getelementptr i8, ptr %1317, i64 32
+  %1320 = load ptr, ptr %1314, align 8
+  %1321 = load i64, ptr %1315, align 8
+  %1322 = getelementptr %11, ptr %1320, i64 %1321
+  %1323 = add i64 %1321, 1
+  store i64 %1323, ptr %1315, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1322, i8 0, i64 480, i1 false)
+  %1324 = load i64, ptr %1319, align 8
+  store i64 %1324, ptr %1322, align 8
+  %1325 = getelementptr i8, ptr %1322, i64 8
+  store i32 3, ptr %1325, align 4
+  %1326 = getelementptr i8, ptr %1322, i64 20
+  store i32 -1, ptr %1326, align 4
+  %1327 = getelementptr i8, ptr %1319, i64 24
+  %.val.i.i.i.i.i.i21 = load i64, ptr %1327, align 8
+  %1328 = getelementptr i8, ptr %1319, i64 40
+  %.val19.i.i.i.i.i.i = load i32, ptr %1328, align 4
+  %1329 = trunc i64 %.val.i.i.i.i.i.i21 to i32
+  %1330 = sub i32 %1329, %.val19.i.i.i.i.i.i
+  %1331 = getelementptr i8, ptr %1322, i64 24
   store i32 %1330, ptr %1331, align 4
-  %1332 = getelementptr i8, ptr %1317, i64 36
-  store i32 -1, ptr %1332, align 4
-  %1333 = load i64, ptr %1311, align 8
-  %1334 = getelementptr i8, ptr %1317, i64 208
-  store i64 %1333, ptr %1334, align 8
-  %1335 = getelementptr i8, ptr %1317, i64 12
-  store i32 6, ptr %1335, align 4
-  %1336 = getelementptr i8, ptr %1317, i64 16
-  store i32 %1209, ptr %1336, align 4
-  %1337 = getelementptr i8, ptr %1317, i64 216
-  %1338 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1337, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1314)
+  %1332 = load i32, ptr %1328, align 4
+  %1333 = getelementptr i8, ptr %1322, i64 28
+  store i32 %1332, ptr %1333, align 4
+  %1334 = getelementptr i8, ptr %1319, i64 68
+  %1335 = load i32, ptr %1334, align 4
+  %1336 = getelementptr i8, ptr %1322, i64 32
+  store i32 %1335, ptr %1336, align 4
+  %1337 = getelementptr i8, ptr %1322, i64 36
+  store i32 -1, ptr %1337, align 4
+  %1338 = load i64, ptr %1316, align 8
+  %1339 = getelementptr i8, ptr %1322, i64 208
+  store i64 %1338, ptr %1339, align 8
+  %1340 = getelementptr i8, ptr %1319, i64 368
+  %1341 = load i64, ptr %1340, align 8
+  %1342 = getelementptr i8, ptr %1322, i64 216
+  store i64 %1341, ptr %1342, align 8
+  %1343 = getelementptr i8, ptr %1322, i64 12
+  store i32 6, ptr %1343, align 4
+  %1344 = getelementptr i8, ptr %1322, i64 16
+  store i32 %1214, ptr %1344, align 4
+  %1345 = getelementptr i8, ptr %1322, i64 224
+  %1346 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1345, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1319)
   br label %merge1.i.i26.i.i
 
 merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i24.i.i
-  %1339 = add nuw nsw i64 %i.08.i.i25.i.i, 1
-  %exitcond.not.i.i27.i.i = icmp eq i64 %1339, %1307
+  %1347 = add nuw nsw i64 %i.08.i.i25.i.i, 1
+  %exitcond.not.i.i27.i.i = icmp eq i64 %1347, %1312
   br i1 %exitcond.not.i.i27.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i24.i.i
 
 "$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i26.i.i, %then.i.i
@@ -53055,265 +53126,269 @@ else.i.i:                                         ; preds = %and.lhs.true.i.i10,
   br label %merge.i.i11
 
 merge.i.i11:                                      ; preds = %else.i.i, %"$Scheduler.fail_landing.exit.i.i"
-  br i1 %1222, label %merge1.i.i13, label %then2.i.i12
+  br i1 %1227, label %merge1.i.i13, label %then2.i.i12
 
 and.lhs.true.i.i10:                               ; preds = %merge.i.i.i9
-  %1340 = load ptr, ptr %0, align 8
-  %1341 = getelementptr i8, ptr %1340, i64 197
-  %1342 = load i8, ptr %1341, align 1
-  %1343 = trunc i8 %1342 to i1
-  br i1 %1343, label %else.i.i, label %then.i.i
+  %1348 = load ptr, ptr %0, align 8
+  %1349 = getelementptr i8, ptr %1348, i64 197
+  %1350 = load i8, ptr %1349, align 1
+  %1351 = trunc i8 %1350 to i1
+  br i1 %1351, label %else.i.i, label %then.i.i
 
 then2.i.i12:                                      ; preds = %merge.i.i11
-  %1344 = getelementptr i8, ptr %0, i64 2606
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1344, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1345 = getelementptr i8, ptr %0, i64 1816
-  %1346 = load i64, ptr %1185, align 8
-  %1347 = icmp sgt i64 %1346, 0
-  br i1 %1347, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
+  %1352 = getelementptr i8, ptr %0, i64 2606
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1352, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
+  %1353 = getelementptr i8, ptr %0, i64 1816
+  %1354 = load i64, ptr %1190, align 8
+  %1355 = icmp sgt i64 %1354, 0
+  br i1 %1355, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
-  %1348 = getelementptr i8, ptr %0, i64 1696
-  %1349 = getelementptr i8, ptr %0, i64 1704
-  %1350 = getelementptr i8, ptr %0, i64 1928
+  %1356 = getelementptr i8, ptr %0, i64 1696
+  %1357 = getelementptr i8, ptr %0, i64 1704
+  %1358 = getelementptr i8, ptr %0, i64 1928
   br label %forbody.i.i29.i.i
 
 forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
-  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1378, %merge1.i.i35.i.i ]
-  %1351 = load ptr, ptr %1345, align 8
-  %1352 = getelementptr %9, ptr %1351, i64 %i.08.i.i30.i.i
-  %1353 = load ptr, ptr %1352, align 8
-  store ptr null, ptr %1352, align 8
-  %.not.i.i31.i.i = icmp eq ptr %1353, null
+  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %1389, %merge1.i.i35.i.i ]
+  %1359 = load ptr, ptr %1353, align 8
+  %1360 = getelementptr %9, ptr %1359, i64 %i.08.i.i30.i.i
+  %1361 = load ptr, ptr %1360, align 8
+  store ptr null, ptr %1360, align 8
+  %.not.i.i31.i.i = icmp eq ptr %1361, null
   br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i, label %then.i.i32.i.i
 
 then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
-  %1354 = load ptr, ptr %1348, align 8
-  %1355 = load i64, ptr %1349, align 8
-  %1356 = getelementptr %11, ptr %1354, i64 %1355
-  %1357 = add i64 %1355, 1
-  store i64 %1357, ptr %1349, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(472) %1356, i8 0, i64 472, i1 false)
-  %1358 = load i64, ptr %1353, align 8
-  store i64 %1358, ptr %1356, align 8
-  %1359 = getelementptr i8, ptr %1356, i64 8
-  store i32 3, ptr %1359, align 4
-  %1360 = getelementptr i8, ptr %1356, i64 20
-  store i32 -1, ptr %1360, align 4
-  %1361 = getelementptr i8, ptr %1353, i64 24
-  %.val.i.i.i.i33.i.i = load i64, ptr %1361, align 8
-  %1362 = getelementptr i8, ptr %1353, i64 40
-  %.val17.i.i.i.i34.i.i = load i32, ptr %1362, align 4
-  %1363 = trunc i64 %.val.i.i.i.i33.i.i to i32
-  %1364 = sub i32 %1363, %.val17.i.i.i.i34.i.i
-  %1365 = getelementptr i8, ptr %1356, i64 24
-  store i32 %1364, ptr %1365, align 4
-  %1366 = load i32, ptr %1362, align 4
-  %1367 = getelementptr i8, ptr %1356, i64 28
-  store i32 %1366, ptr %1367, align 4
-  %1368 = getelementptr i8, ptr %1353, i64 68
-  %1369 = load i32, ptr %1368, align 4
-  %1370 = getelementptr i8, ptr %1356, i64 32
-  store i32 %1369, ptr %1370, align 4
-  %1371 = getelementptr i8, ptr %1356, i64 36
-  store i32 -1, ptr %1371, align 4
-  %1372 = load i64, ptr %1350, align 8
-  %1373 = getelementptr i8, ptr %1356, i64 208
-  store i64 %1372, ptr %1373, align 8
-  %1374 = getelementptr i8, ptr %1356, i64 12
-  store i32 6, ptr %1374, align 4
-  %1375 = getelementptr i8, ptr %1356, i64 16
-  store i32 %1209, ptr %1375, align 4
-  %1376 = getelementptr i8, ptr %1356, i64 216
-  %1377 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1376, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1353)
+  %1362 = load ptr, ptr %1356, align 8
+  %1363 = load i64, ptr %1357, align 8
+  %1364 = getelementptr %11, ptr %1362, i64 %1363
+  %1365 = add i64 %1363, 1
+  store i64 %1365, ptr %1357, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1364, i8 0, i64 480, i1 false)
+  %1366 = load i64, ptr %1361, align 8
+  store i64 %1366, ptr %1364, align 8
+  %1367 = getelementptr i8, ptr %1364, i64 8
+  store i32 3, ptr %1367, align 4
+  %1368 = getelementptr i8, ptr %1364, i64 20
+  store i32 -1, ptr %1368, align 4
+  %1369 = getelementptr i8, ptr %1361, i64 24
+  %.val.i.i.i.i33.i.i = load i64, ptr %1369, align 8
+  %1370 = getelementptr i8, ptr %1361, i64 40
+  %.val19.i.i.i.i34.i.i = load i32, ptr %1370, align 4
+  %1371 = trunc i64 %.val.i.i.i.i33.i.i to i32
+  %1372 = sub i32 %1371, %.val19.i.i.i.i34.i.i
+  %1373 = getelementptr i8, ptr %1364, i64 24
+  store i32 %1372, ptr %1373, align 4
+  %1374 = load i32, ptr %1370, align 4
+  %1375 = getelementptr i8, ptr %1364, i64 28
+  store i32 %1374, ptr %1375, align 4
+  %1376 = getelementptr i8, ptr %1361, i64 68
+  %1377 = load i32, ptr %1376, align 4
+  %1378 = getelementptr i8, ptr %1364, i64 32
+  store i32 %1377, ptr %1378, align 4
+  %1379 = getelementptr i8, ptr %1364, i64 36
+  store i32 -1, ptr %1379, align 4
+  %1380 = load i64, ptr %1358, align 8
+  %1381 = getelementptr i8, ptr %1364, i64 208
+  store i64 %1380, ptr %1381, align 8
+  %1382 = getelementptr i8, ptr %1361, i64 368
+  %1383 = load i64, ptr %1382, align 8
+  %1384 = getelementptr i8, ptr %1364, i64 216
+  store i64 %1383, ptr %1384, align 8
+  %1385 = getelementptr i8, ptr %1364, i64 12
+  store i32 6, ptr %1385, align 4
+  %1386 = getelementptr i8, ptr %1364, i64 16
+  store i32 %1214, ptr %1386, align 4
+  %1387 = getelementptr i8, ptr %1364, i64 224
+  %1388 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1387, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1361)
   br label %merge1.i.i35.i.i
 
 merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
-  %1378 = add nuw nsw i64 %i.08.i.i30.i.i, 1
-  %exitcond.not.i.i36.i.i = icmp eq i64 %1378, %1346
+  %1389 = add nuw nsw i64 %i.08.i.i30.i.i, 1
+  %exitcond.not.i.i36.i.i = icmp eq i64 %1389, %1354
   br i1 %exitcond.not.i.i36.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i29.i.i
 
 "$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i, %then2.i.i12
-  store i64 0, ptr %1185, align 8
+  store i64 0, ptr %1190, align 8
   br label %"$Loop.execute.exit.i"
 
 merge1.i.i13:                                     ; preds = %merge.i.i11
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1379 = getelementptr i8, ptr %0, i64 1816
-  %1380 = load i64, ptr %1185, align 8
-  %1381 = icmp sgt i64 %1380, 0
-  br i1 %1381, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
+  %1390 = getelementptr i8, ptr %0, i64 1816
+  %1391 = load i64, ptr %1190, align 8
+  %1392 = icmp sgt i64 %1391, 0
+  br i1 %1392, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
 
 forbody.i.i.i16.preheader:                        ; preds = %merge1.i.i13
-  %xtraiter110 = and i64 %1380, 1
-  %1382 = icmp eq i64 %1380, 1
-  br i1 %1382, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.preheader.new
+  %xtraiter110 = and i64 %1391, 1
+  %1393 = icmp eq i64 %1391, 1
+  br i1 %1393, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16.preheader.new
 
 forbody.i.i.i16.preheader.new:                    ; preds = %forbody.i.i.i16.preheader
-  %unroll_iter113 = and i64 %1380, 9223372036854775806
+  %unroll_iter113 = and i64 %1391, 9223372036854775806
   br label %forbody.i.i.i16
 
 forbody.i.i.i16:                                  ; preds = %merge1.i.i.i17.1, %forbody.i.i.i16.preheader.new
-  %i.019.i.i.i = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %1430, %merge1.i.i.i17.1 ]
+  %i.019.i.i.i = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %1441, %merge1.i.i.i17.1 ]
   %niter114 = phi i64 [ 0, %forbody.i.i.i16.preheader.new ], [ %niter114.next.1, %merge1.i.i.i17.1 ]
-  %1383 = load ptr, ptr %1379, align 8
-  %1384 = getelementptr %9, ptr %1383, i64 %i.019.i.i.i
-  %1385 = getelementptr i8, ptr %1384, i64 16
-  %1386 = load i8, ptr %1385, align 1
-  %1387 = trunc i8 %1386 to i1
-  %1388 = getelementptr i8, ptr %1384, i64 8
-  %1389 = load i32, ptr %1388, align 4
-  %1390 = sext i32 %1389 to i64
-  %..i.i.i.i = select i1 %1387, i64 1232, i64 1224
-  %1391 = getelementptr i8, ptr %1, i64 %..i.i.i.i
-  %1392 = load i64, ptr %1391, align 8
-  %1393 = add i64 %1392, %1390
-  store i64 %1393, ptr %1391, align 8
-  %1394 = load ptr, ptr %1384, align 8
-  %.not.i.i.i = icmp eq ptr %1394, null
+  %1394 = load ptr, ptr %1390, align 8
+  %1395 = getelementptr %9, ptr %1394, i64 %i.019.i.i.i
+  %1396 = getelementptr i8, ptr %1395, i64 16
+  %1397 = load i8, ptr %1396, align 1
+  %1398 = trunc i8 %1397 to i1
+  %1399 = getelementptr i8, ptr %1395, i64 8
+  %1400 = load i32, ptr %1399, align 4
+  %1401 = sext i32 %1400 to i64
+  %..i.i.i.i = select i1 %1398, i64 1232, i64 1224
+  %1402 = getelementptr i8, ptr %1, i64 %..i.i.i.i
+  %1403 = load i64, ptr %1402, align 8
+  %1404 = add i64 %1403, %1401
+  store i64 %1404, ptr %1402, align 8
+  %1405 = load ptr, ptr %1395, align 8
+  %.not.i.i.i = icmp eq ptr %1405, null
   br i1 %.not.i.i.i, label %merge1.i.i.i17, label %then.i38.i.i
 
 then.i38.i.i:                                     ; preds = %forbody.i.i.i16
-  %1395 = getelementptr i8, ptr %1394, i64 52
-  %1396 = load i32, ptr %1395, align 4
-  %1397 = load i32, ptr %1388, align 4
-  %1398 = add i32 %1397, %1396
-  store i32 %1398, ptr %1395, align 4
-  %1399 = getelementptr i8, ptr %1384, i64 12
-  %1400 = load i32, ptr %1399, align 4
-  %1401 = icmp sgt i32 %1400, -1
-  %1402 = zext i1 %1401 to i32
-  %1403 = getelementptr i8, ptr %1394, i64 56
-  store i32 %1402, ptr %1403, align 4
-  %1404 = load i32, ptr %1399, align 4
-  %1405 = getelementptr i8, ptr %1394, i64 60
-  store i32 %1404, ptr %1405, align 4
+  %1406 = getelementptr i8, ptr %1405, i64 52
+  %1407 = load i32, ptr %1406, align 4
+  %1408 = load i32, ptr %1399, align 4
+  %1409 = add i32 %1408, %1407
+  store i32 %1409, ptr %1406, align 4
+  %1410 = getelementptr i8, ptr %1395, i64 12
+  %1411 = load i32, ptr %1410, align 4
+  %1412 = icmp sgt i32 %1411, -1
+  %1413 = zext i1 %1412 to i32
+  %1414 = getelementptr i8, ptr %1405, i64 56
+  store i32 %1413, ptr %1414, align 4
+  %1415 = load i32, ptr %1410, align 4
+  %1416 = getelementptr i8, ptr %1405, i64 60
+  store i32 %1415, ptr %1416, align 4
   br label %merge1.i.i.i17
 
 merge1.i.i.i17:                                   ; preds = %then.i38.i.i, %forbody.i.i.i16
-  %1406 = or disjoint i64 %i.019.i.i.i, 1
-  %1407 = load ptr, ptr %1379, align 8
-  %1408 = getelementptr %9, ptr %1407, i64 %1406
-  %1409 = getelementptr i8, ptr %1408, i64 16
-  %1410 = load i8, ptr %1409, align 1
-  %1411 = trunc i8 %1410 to i1
-  %1412 = getelementptr i8, ptr %1408, i64 8
-  %1413 = load i32, ptr %1412, align 4
-  %1414 = sext i32 %1413 to i64
-  %..i.i.i.i.1 = select i1 %1411, i64 1232, i64 1224
-  %1415 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
-  %1416 = load i64, ptr %1415, align 8
-  %1417 = add i64 %1416, %1414
-  store i64 %1417, ptr %1415, align 8
-  %1418 = load ptr, ptr %1408, align 8
-  %.not.i.i.i.1 = icmp eq ptr %1418, null
+  %1417 = or disjoint i64 %i.019.i.i.i, 1
+  %1418 = load ptr, ptr %1390, align 8
+  %1419 = getelementptr %9, ptr %1418, i64 %1417
+  %1420 = getelementptr i8, ptr %1419, i64 16
+  %1421 = load i8, ptr %1420, align 1
+  %1422 = trunc i8 %1421 to i1
+  %1423 = getelementptr i8, ptr %1419, i64 8
+  %1424 = load i32, ptr %1423, align 4
+  %1425 = sext i32 %1424 to i64
+  %..i.i.i.i.1 = select i1 %1422, i64 1232, i64 1224
+  %1426 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
+  %1427 = load i64, ptr %1426, align 8
+  %1428 = add i64 %1427, %1425
+  store i64 %1428, ptr %1426, align 8
+  %1429 = load ptr, ptr %1419, align 8
+  %.not.i.i.i.1 = icmp eq ptr %1429, null
   br i1 %.not.i.i.i.1, label %merge1.i.i.i17.1, label %then.i38.i.i.1
 
 then.i38.i.i.1:                                   ; preds = %merge1.i.i.i17
-  %1419 = getelementptr i8, ptr %1418, i64 52
-  %1420 = load i32, ptr %1419, align 4
-  %1421 = load i32, ptr %1412, align 4
-  %1422 = add i32 %1421, %1420
-  store i32 %1422, ptr %1419, align 4
-  %1423 = getelementptr i8, ptr %1408, i64 12
-  %1424 = load i32, ptr %1423, align 4
-  %1425 = icmp sgt i32 %1424, -1
-  %1426 = zext i1 %1425 to i32
-  %1427 = getelementptr i8, ptr %1418, i64 56
-  store i32 %1426, ptr %1427, align 4
-  %1428 = load i32, ptr %1423, align 4
-  %1429 = getelementptr i8, ptr %1418, i64 60
-  store i32 %1428, ptr %1429, align 4
+  %1430 = getelementptr i8, ptr %1429, i64 52
+  %1431 = load i32, ptr %1430, align 4
+  %1432 = load i32, ptr %1423, align 4
+  %1433 = add i32 %1432, %1431
+  store i32 %1433, ptr %1430, align 4
+  %1434 = getelementptr i8, ptr %1419, i64 12
+  %1435 = load i32, ptr %1434, align 4
+  %1436 = icmp sgt i32 %1435, -1
+  %1437 = zext i1 %1436 to i32
+  %1438 = getelementptr i8, ptr %1429, i64 56
+  store i32 %1437, ptr %1438, align 4
+  %1439 = load i32, ptr %1434, align 4
+  %1440 = getelementptr i8, ptr %1429, i64 60
+  store i32 %1439, ptr %1440, align 4
   br label %merge1.i.i.i17.1
 
 merge1.i.i.i17.1:                                 ; preds = %then.i38.i.i.1, %merge1.i.i.i17
-  %1430 = add nuw nsw i64 %i.019.i.i.i, 2
+  %1441 = add nuw nsw i64 %i.019.i.i.i, 2
   %niter114.next.1 = add i64 %niter114, 2
   %niter114.ncmp.1 = icmp eq i64 %niter114.next.1, %unroll_iter113
   br i1 %niter114.ncmp.1, label %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", label %forbody.i.i.i16
 
 "$Scheduler.launch.exit.i.i.loopexit.unr-lcssa":  ; preds = %merge1.i.i.i17.1, %forbody.i.i.i16.preheader
-  %i.019.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i16.preheader ], [ %1430, %merge1.i.i.i17.1 ]
+  %i.019.i.i.i.unr = phi i64 [ 0, %forbody.i.i.i16.preheader ], [ %1441, %merge1.i.i.i17.1 ]
   %lcmp.mod112.not = icmp eq i64 %xtraiter110, 0
   br i1 %lcmp.mod112.not, label %"$Scheduler.launch.exit.i.i", label %forbody.i.i.i16.epil
 
 forbody.i.i.i16.epil:                             ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa"
-  %1431 = load ptr, ptr %1379, align 8
-  %1432 = getelementptr %9, ptr %1431, i64 %i.019.i.i.i.unr
-  %1433 = getelementptr i8, ptr %1432, i64 16
-  %1434 = load i8, ptr %1433, align 1
-  %1435 = trunc i8 %1434 to i1
-  %1436 = getelementptr i8, ptr %1432, i64 8
-  %1437 = load i32, ptr %1436, align 4
-  %1438 = sext i32 %1437 to i64
-  %..i.i.i.i.epil = select i1 %1435, i64 1232, i64 1224
-  %1439 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
-  %1440 = load i64, ptr %1439, align 8
-  %1441 = add i64 %1440, %1438
-  store i64 %1441, ptr %1439, align 8
-  %1442 = load ptr, ptr %1432, align 8
-  %.not.i.i.i.epil = icmp eq ptr %1442, null
+  %1442 = load ptr, ptr %1390, align 8
+  %1443 = getelementptr %9, ptr %1442, i64 %i.019.i.i.i.unr
+  %1444 = getelementptr i8, ptr %1443, i64 16
+  %1445 = load i8, ptr %1444, align 1
+  %1446 = trunc i8 %1445 to i1
+  %1447 = getelementptr i8, ptr %1443, i64 8
+  %1448 = load i32, ptr %1447, align 4
+  %1449 = sext i32 %1448 to i64
+  %..i.i.i.i.epil = select i1 %1446, i64 1232, i64 1224
+  %1450 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
+  %1451 = load i64, ptr %1450, align 8
+  %1452 = add i64 %1451, %1449
+  store i64 %1452, ptr %1450, align 8
+  %1453 = load ptr, ptr %1443, align 8
+  %.not.i.i.i.epil = icmp eq ptr %1453, null
   br i1 %.not.i.i.i.epil, label %"$Scheduler.launch.exit.i.i", label %then.i38.i.i.epil
 
 then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epil
-  %1443 = getelementptr i8, ptr %1442, i64 52
-  %1444 = load i32, ptr %1443, align 4
-  %1445 = load i32, ptr %1436, align 4
-  %1446 = add i32 %1445, %1444
-  store i32 %1446, ptr %1443, align 4
-  %1447 = getelementptr i8, ptr %1432, i64 12
-  %1448 = load i32, ptr %1447, align 4
-  %1449 = icmp sgt i32 %1448, -1
-  %1450 = zext i1 %1449 to i32
-  %1451 = getelementptr i8, ptr %1442, i64 56
-  store i32 %1450, ptr %1451, align 4
-  %1452 = load i32, ptr %1447, align 4
-  %1453 = getelementptr i8, ptr %1442, i64 60
-  store i32 %1452, ptr %1453, align 4
+  %1454 = getelementptr i8, ptr %1453, i64 52
+  %1455 = load i32, ptr %1454, align 4
+  %1456 = load i32, ptr %1447, align 4
+  %1457 = add i32 %1456, %1455
+  store i32 %1457, ptr %1454, align 4
+  %1458 = getelementptr i8, ptr %1443, i64 12
+  %1459 = load i32, ptr %1458, align 4
+  %1460 = icmp sgt i32 %1459, -1
+  %1461 = zext i1 %1460 to i32
+  %1462 = getelementptr i8, ptr %1453, i64 56
+  store i32 %1461, ptr %1462, align 4
+  %1463 = load i32, ptr %1458, align 4
+  %1464 = getelementptr i8, ptr %1453, i64 60
+  store i32 %1463, ptr %1464, align 4
   br label %"$Scheduler.launch.exit.i.i"
 
 "$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
-  %1454 = getelementptr i8, ptr %0, i64 1840
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1379, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1379, ptr noundef nonnull align 8 dereferenceable(24) %1454, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1454, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %1455 = getelementptr i8, ptr %0, i64 1592
-  %1456 = load ptr, ptr %1455, align 8
-  %1457 = getelementptr i8, ptr %1456, i64 32
-  %.val.i.i.i14 = load i32, ptr %1457, align 4
-  %1458 = icmp sgt i32 %.val.i.i.i14, 0
-  %1459 = zext i1 %1458 to i8
-  %1460 = getelementptr i8, ptr %0, i64 1864
-  store i8 %1459, ptr %1460, align 1
+  %1465 = getelementptr i8, ptr %0, i64 1840
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1390, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1390, ptr noundef nonnull align 8 dereferenceable(24) %1465, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1465, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
+  %1466 = getelementptr i8, ptr %0, i64 1592
+  %1467 = load ptr, ptr %1466, align 8
+  %1468 = getelementptr i8, ptr %1467, i64 32
+  %.val.i.i.i14 = load i32, ptr %1468, align 4
+  %1469 = icmp sgt i32 %.val.i.i.i14, 0
+  %1470 = zext i1 %1469 to i8
+  %1471 = getelementptr i8, ptr %0, i64 1864
+  store i8 %1470, ptr %1471, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1461 = getelementptr i8, ptr %0, i64 4008
-  %1462 = getelementptr i8, ptr %0, i64 4080
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1462, ptr noundef nonnull align 8 dereferenceable(72) %1461, i64 72, i1 false)
+  %1472 = getelementptr i8, ptr %0, i64 4008
+  %1473 = getelementptr i8, ptr %0, i64 4080
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1473, ptr noundef nonnull align 8 dereferenceable(72) %1472, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1463 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
-  %1464 = load i64, ptr %time.i.i.i, align 8
-  %1465 = mul i64 %1464, 1000000000
-  %1466 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %1467 = load i64, ptr %1466, align 8
-  %1468 = add i64 %1465, %1467
+  %1474 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
+  %1475 = load i64, ptr %time.i.i.i, align 8
+  %1476 = mul i64 %1475, 1000000000
+  %1477 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
+  %1478 = load i64, ptr %1477, align 8
+  %1479 = add i64 %1476, %1478
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1469 = getelementptr i8, ptr %0, i64 3952
-  store i64 %1468, ptr %1469, align 8
-  %1470 = getelementptr i8, ptr %0, i64 672
-  %1471 = load i8, ptr %1470, align 1
-  %1472 = trunc i8 %1471 to i1
-  br i1 %1472, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
+  %1480 = getelementptr i8, ptr %0, i64 3952
+  store i64 %1479, ptr %1480, align 8
+  %1481 = getelementptr i8, ptr %0, i64 672
+  %1482 = load i8, ptr %1481, align 1
+  %1483 = trunc i8 %1482 to i1
+  br i1 %1483, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %1473 = getelementptr i8, ptr %0, i64 4176
-  %1474 = load i8, ptr %1473, align 1
-  %1475 = trunc i8 %1474 to i1
-  br i1 %1475, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
+  %1484 = getelementptr i8, ptr %0, i64 4176
+  %1485 = load i8, ptr %1484, align 1
+  %1486 = trunc i8 %1485 to i1
+  br i1 %1486, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
 
 "$Loop.lands_at_once.exit.i.i":                   ; preds = %or.lhs.false.i.i.i
-  %1476 = load ptr, ptr %1184, align 8
-  %.not.i.i15 = icmp eq ptr %1476, null
+  %1487 = load ptr, ptr %1189, align 8
+  %.not.i.i15 = icmp eq ptr %1487, null
   br i1 %.not.i.i15, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
 
 then5.i.i:                                        ; preds = %and.lhs.true7.i.i
@@ -53321,9 +53396,9 @@ then5.i.i:                                        ; preds = %and.lhs.true7.i.i
   br label %"$Loop.execute.exit.i"
 
 and.lhs.true7.i.i:                                ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %"$Scheduler.launch.exit.i.i"
-  %1477 = load i8, ptr %1460, align 1
-  %1478 = trunc i8 %1477 to i1
-  br i1 %1478, label %"$Loop.execute.exit.i", label %then5.i.i
+  %1488 = load i8, ptr %1471, align 1
+  %1489 = trunc i8 %1488 to i1
+  br i1 %1489, label %"$Loop.execute.exit.i", label %then5.i.i
 
 "$Loop.execute.exit.i":                           ; preds = %and.lhs.true7.i.i, %then5.i.i, %"$Loop.lands_at_once.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i)
@@ -53337,16 +53412,16 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1479 = getelementptr i8, ptr %0, i64 1728
-  %1480 = load i64, ptr %1479, align 8
-  %1481 = getelementptr i8, ptr %0, i64 1752
-  %1482 = load i64, ptr %1481, align 8
-  %1483 = add i64 %1482, %1480
-  %1484 = getelementptr i8, ptr %0, i64 1776
-  %1485 = load i64, ptr %1484, align 8
-  %1486 = add i64 %1483, %1485
-  %1487 = icmp sgt i64 %1486, 0
-  br i1 %1487, label %or.end, label %or.rhs
+  %1490 = getelementptr i8, ptr %0, i64 1728
+  %1491 = load i64, ptr %1490, align 8
+  %1492 = getelementptr i8, ptr %0, i64 1752
+  %1493 = load i64, ptr %1492, align 8
+  %1494 = add i64 %1493, %1491
+  %1495 = getelementptr i8, ptr %0, i64 1776
+  %1496 = load i64, ptr %1495, align 8
+  %1497 = add i64 %1494, %1496
+  %1498 = icmp sgt i64 %1497, 0
+  br i1 %1498, label %or.end, label %or.rhs
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
@@ -62002,7 +62077,7 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
   %143 = getelementptr i8, ptr %0, i64 10200
   store i64 %142, ptr %143, align 8
   %144 = getelementptr i8, ptr %0, i64 10208
-  %145 = mul i64 %power.0.i.i.i.i, 472
+  %145 = mul i64 %power.0.i.i.i.i, 480
   %146 = call ptr @malloc(i64 %145)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %144, i8 0, i64 16, i1 false)
   store ptr %146, ptr %139, align 8
@@ -62796,7 +62871,7 @@ merge.i36.i.i.i.i:                                ; preds = %and.lhs.true5.i.i.i
   %spec.select.i37.i.i.i.i = call i64 @llvm.smax.i64(i64 %480, i64 %477)
   %spec.store.select.i38.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i37.i.i.i.i, i64 8)
   %481 = load ptr, ptr %475, align 8
-  %482 = mul i64 %spec.store.select.i38.i.i.i.i, 472
+  %482 = mul i64 %spec.store.select.i38.i.i.i.i, 480
   %483 = call ptr @realloc(ptr %481, i64 %482)
   %484 = icmp eq ptr %483, null
   br i1 %484, label %then17.i.i.i, label %merge7.i39.i.i.i.i
@@ -63285,7 +63360,7 @@ then2.i.i.i53.i.i:                                ; preds = %then.i49.i.i
   br label %"$Loop.prefill.exit"
 
 merge.i.i.i54:                                    ; preds = %merge7.i.i
-  %calloc.i.i.i.i = call dereferenceable_or_null(392) ptr @calloc(i64 1, i64 392)
+  %calloc.i.i.i.i = call dereferenceable_or_null(400) ptr @calloc(i64 1, i64 400)
   %cond45.i.i.i = icmp eq ptr %calloc.i.i.i.i, null
   br i1 %cond45.i.i.i, label %merge7.i.i.i, label %then.i.i.i.i
 
@@ -63327,7 +63402,7 @@ then2.i.i43.i.i.i:                                ; preds = %merge7.i.i.i
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i.i.i
-  %121 = getelementptr i8, ptr %calloc.i.i.i.i, i64 384
+  %121 = getelementptr i8, ptr %calloc.i.i.i.i, i64 392
   store ptr %46, ptr %121, align 8
   %122 = getelementptr i8, ptr %calloc.i.i.i.i, i64 12
   store i32 1, ptr %122, align 4
@@ -63474,7 +63549,7 @@ whilebody.lr.ph:                                  ; preds = %condition.preheader
   %43 = getelementptr i8, ptr %0, i64 1952
   %44 = getelementptr i8, ptr %0, i64 2004
   %45 = getelementptr i8, ptr %0, i64 1944
-  %46 = getelementptr i8, ptr %1, i64 379
+  %46 = getelementptr i8, ptr %1, i64 387
   br label %whilebody
 
 common.ret:                                       ; preds = %"$Loop.prefill_one_chunk.exit", %condition.preheader, %"$printable.clean.exit.i.i", %"$first_not_finite.exit.i.i", %"$Loop.run_step.exit.i", %entry
@@ -64437,7 +64512,7 @@ forbody.i103.i.i:                                 ; preds = %forbody26.i.i, %mer
   br i1 %270, label %"$runs_prefill_row.exit.i.i.i", label %then.i105.i.i
 
 "$runs_prefill_row.exit.i.i.i":                   ; preds = %forbody.i103.i.i
-  %271 = getelementptr i8, ptr %263, i64 379
+  %271 = getelementptr i8, ptr %263, i64 387
   %272 = load i8, ptr %271, align 1
   %273 = trunc i8 %272 to i1
   br i1 %273, label %merge1.i.i.i, label %then.i105.i.i
@@ -64511,10 +64586,10 @@ then.i105.i.i:                                    ; preds = %"$runs_prefill_row.
   %326 = load i32, ptr %212, align 4
   %327 = add i32 %326, 1
   store i32 %327, ptr %212, align 4
-  %328 = getelementptr i8, ptr %263, i64 379
+  %328 = getelementptr i8, ptr %263, i64 387
   store i8 0, ptr %328, align 1
   %329 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %263)
-  %330 = getelementptr i8, ptr %263, i64 380
+  %330 = getelementptr i8, ptr %263, i64 388
   store i32 %329, ptr %330, align 4
   br label %merge1.i.i.i
 
@@ -64539,7 +64614,7 @@ forbody4.i.i.i:                                   ; preds = %merge1.i.i.i, %merg
   br i1 %339, label %"$runs_prefill_row.exit22.i.i.i", label %merge6.i.i.i
 
 "$runs_prefill_row.exit22.i.i.i":                 ; preds = %forbody4.i.i.i
-  %340 = getelementptr i8, ptr %332, i64 379
+  %340 = getelementptr i8, ptr %332, i64 387
   %341 = load i8, ptr %340, align 1
   %342 = trunc i8 %341 to i1
   br i1 %342, label %then7.i.i.i, label %merge6.i.i.i
@@ -64603,7 +64678,7 @@ then7.i.i.i:                                      ; preds = %"$runs_prefill_row.
   %388 = getelementptr i32, ptr %386, i64 %387
   store i32 %385, ptr %388, align 4
   %389 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %213, ptr nonnull %332)
-  %390 = getelementptr i8, ptr %332, i64 380
+  %390 = getelementptr i8, ptr %332, i64 388
   store i32 %389, ptr %390, align 4
   br label %merge6.i.i.i
 
@@ -64678,7 +64753,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
   %422 = getelementptr i8, ptr %418, i64 52
   store i32 %421, ptr %422, align 4
   %423 = load ptr, ptr %222, align 8
-  %424 = getelementptr i8, ptr %418, i64 380
+  %424 = getelementptr i8, ptr %418, i64 388
   %425 = load i32, ptr %424, align 4
   %426 = sext i32 %425 to i64
   %427 = getelementptr i32, ptr %423, i64 %426
@@ -64749,7 +64824,7 @@ forbody14.i.i.i:                                  ; preds = %merge1.i122.i.i, %"
   %450 = load ptr, ptr %223, align 8
   %451 = getelementptr ptr, ptr %44, i64 %indvars.iv57.i.i.i
   %452 = load ptr, ptr %451, align 8
-  %453 = getelementptr i8, ptr %452, i64 380
+  %453 = getelementptr i8, ptr %452, i64 388
   %454 = load i32, ptr %453, align 4
   %455 = sext i32 %454 to i64
   %456 = getelementptr i32, ptr %450, i64 %455

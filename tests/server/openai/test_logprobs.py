@@ -1,22 +1,107 @@
-"""Log-probabilities of whole answers, rendered as they come."""
+"""Log-probabilities of whole answers: held in few bytes, rendered while they are sent."""
 
 import json
+import tracemalloc
+from types import SimpleNamespace
 
-import orjson
+import numpy
 import pytest
 
-from glm_engine.server.openai.logprobs import JsonList
+from glm_engine import abi
+from glm_engine.detokenizer import IncrementalDetokenizer
+from glm_engine.dialogue import DialogueParser
+from glm_engine.records import record_dtype
+from glm_engine.requests import Request
+from glm_engine.server.bridge import COLUMNS, take_event
+from glm_engine.server.generation import Choice
+from glm_engine.server.long_json import chunks_of
+from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.openai.completions import CompletionPresenter
+from glm_engine.server.openai.responses.answers import ResponsePresenter
+from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
+from glm_engine.server.turn import Turn
+from glm_engine.server.visits import Visit
 from tests.server.serving import QUESTION
 
 SAMPLED = {"max_tokens": 12, "ignore_eos": True, "temperature": 1, "seed": 4, "n": 2}
 
 
-@pytest.mark.parametrize("parts", [[], [[]], [[1]], [[1, "a"], [], [{"b": None}]]])
-def test_a_list_that_grows_is_the_list_of_its_parts(parts) -> None:
-    grown = JsonList()
-    for part in parts:
-        grown.extend(part)
-    assert orjson.loads(orjson.dumps(grown.fragment())) == [one for part in parts for one in part]
+NUM_TOKENS, NUM_BEST = 3000, 20
+MOST_HELD_BYTES = 320
+MOST_PEAK_BYTES = 2 * 2**20
+SERVICE = SimpleNamespace(
+    model_name="glm",
+    defaults={"temperature": 1.0, "top_p": 1.0},
+    spelling=lambda token_id: b"t%d " % token_id,
+)
+
+
+def event_with_best_tokens(number):
+    """Return the engine's record of a token with as many alternatives as it gives."""
+    record = numpy.zeros(1, dtype=record_dtype("engine_event"))
+    record["kind"], record["token_id"], record["num_logprobs"] = abi.EVENT_TOKEN, number, NUM_BEST
+    record["logprob"] = -number / 7
+    record["top_ids"] = numpy.arange(number, number + NUM_BEST)
+    record["top_logprobs"] = -numpy.arange(number, number + NUM_BEST) / 3
+    return record
+
+
+def presenter_of(kind, choice):
+    """Return what writes the whole answer of a choice with log-probabilities."""
+    visit = Visit("/v1", prompt_tokens=1)
+    job = SimpleNamespace(visit=visit, choices=[choice], complete=[].append)
+    fields = SimpleNamespace(stream=False, stream_options=None, logprobs=NUM_BEST)
+    turn = Turn(DialogueParser(False, []))
+    if kind == "completions":
+        return CompletionPresenter(SERVICE, job, fields, [""])
+    if kind == "chat":
+        return ChatPresenter(SERVICE, job, fields, [turn])
+    asked = {"model": "glm", "input": "x", "include": [LOGPROBS], "top_logprobs": NUM_BEST}
+    return ResponsePresenter(SERVICE, job, ResponsesRequest.model_validate(asked), turn)
+
+
+def told_rows(kind, answer):
+    """Return the log-probability of each token and of its alternatives, as an answer lists them."""
+    if kind == "completions":
+        rows = answer["choices"][0]["logprobs"]
+        best = [list(one.values()) for one in rows["top_logprobs"]]
+        return list(zip(rows["token_logprobs"], best, strict=True))
+    if kind == "chat":
+        rows = answer["choices"][0]["logprobs"]["content"]
+    else:
+        rows = answer["output"][0]["content"][0]["logprobs"]
+    return [(row["logprob"], [one["logprob"] for one in row["top_logprobs"]]) for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["completions", "chat", "responses"])
+def test_a_whole_answer_is_held_in_few_bytes(kind) -> None:
+    detokenizer = IncrementalDetokenizer(SERVICE.spelling)
+    choice = Choice(0, Request([1]), detokenizer, None, frozenset())
+    presenter = presenter_of(kind, choice)
+    tracemalloc.start()
+    try:
+        for number in range(NUM_TOKENS):
+            record = event_with_best_tokens(number)
+            values = [record[name].tolist()[0] for name in COLUMNS[2:]]
+            take_event(choice, abi.EVENT_TOKEN, values, record, 0)
+            presenter.take(choice, choice.advance())
+        choice.ending = ("length", 0, "")
+        presenter.take(choice, choice.advance())
+        held, _ = tracemalloc.get_traced_memory()
+        assert held < NUM_TOKENS * MOST_HELD_BYTES
+        tracemalloc.reset_peak()
+        num_bytes = sum(map(len, chunks_of(presenter.body())))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert num_bytes > MOST_PEAK_BYTES / 2
+    assert peak - held < MOST_PEAK_BYTES
+    answer = json.loads(b"".join(chunks_of(presenter.body())))
+    rows = told_rows(kind, answer)
+    assert len(rows) == NUM_TOKENS
+    logprob, best = rows[-1]
+    assert logprob == float(numpy.float32(-(NUM_TOKENS - 1) / 7))
+    assert best[:NUM_BEST][1:3] == [float(numpy.float32(-(NUM_TOKENS + at) / 3)) for at in (0, 1)]
 
 
 def events_of(server, path, fields):

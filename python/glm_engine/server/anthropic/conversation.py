@@ -3,7 +3,7 @@
 import re
 from itertools import groupby, takewhile
 
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.parts import text_of
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
@@ -94,7 +94,9 @@ def user_messages(run, asked):
 def check_results(results, path, asked):
     for block in results:
         if block.tool_use_id not in asked:
-            message = f"{path}: tool_use_id {block.tool_use_id!r} is no call of the turn before"
+            message = (
+                f"{path}: tool_use_id {quoted(block.tool_use_id)} is no call of the turn before"
+            )
             raise ApiError(400, message, path)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from glm_engine.server.anthropic.blocks import AssistantBlocks, TextBlocks, UserBlocks
+from glm_engine.server.errors import quoted
 from glm_engine.server.fields import (
     MAX_MESSAGES,
     MAX_STOPS,
@@ -42,7 +43,7 @@ def custom_tool(value):
     """Refuse the tools that Anthropic defines or runs itself."""
     if isinstance(value, dict) and value.get("type") not in (None, "custom"):
         kind = value["type"]
-        raise ValueError(f"a tool of type {kind!r} is not supported here, only 'custom'")
+        raise ValueError(f"a tool of type {quoted(kind)} is not supported here, only 'custom'")
     return value
 
 

@@ -4,8 +4,10 @@ import uuid
 from functools import partial
 
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
+from glm_engine.server.logprob_rows import LogprobRows
+from glm_engine.server.long_json import LongList
 from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.logprobs import JsonList, chat_logprobs
+from glm_engine.server.openai.logprobs import chat_entries
 from glm_engine.server.openai.usage import chat_usage_of
 from glm_engine.server.turn import deltas_of
 
@@ -54,7 +56,8 @@ class Answer:
     def __init__(self, echo):
         self.texts = {"content": [echo], "reasoning_content": []}
         self.calls = []
-        self.entries = JsonList()
+        self.arguments = []
+        self.rows = LogprobRows()
         self.finish_reason = None
 
     def take(self, delta, reason):
@@ -67,8 +70,8 @@ class Answer:
     def take_call(self, call):
         if "id" in call:
             self.calls.append({name: call[name] for name in ("id", "type", "function")})
-        else:
-            self.calls[-1]["function"]["arguments"] += call["function"]["arguments"]
+            self.arguments.append([])
+        self.arguments[-1].append(call["function"]["arguments"])
 
     def message(self):
         content = "".join(self.texts["content"])
@@ -76,6 +79,8 @@ class Answer:
         made = {"role": "assistant", "content": content, "refusal": None}
         if self.calls:
             made["content"] = content or None
+            for call, pieces in zip(self.calls, self.arguments, strict=True):
+                call["function"]["arguments"] = "".join(pieces)
             made["tool_calls"] = self.calls
         if reasoning:
             made["reasoning_content"] = made["reasoning"] = reasoning
@@ -112,23 +117,26 @@ class ChatPresenter:
         return self.writer.event(index, delta, rows, finish_reason(turn, piece))
 
     def logprobs(self, rows):
-        return chat_logprobs(self.service, rows) if self.wants_logprobs else None
+        if not self.wants_logprobs:
+            return None
+        return {"content": list(chat_entries(self.service, rows)), "refusal": None}
 
     def take(self, choice, piece):
         turn = self.turns[choice.index]
         delta = message_delta(deltas_of(self.job, turn, choice, piece))
         answer = self.answers[choice.index]
         answer.take(delta, finish_reason(turn, piece))
-        if rows := self.logprobs(piece.logprobs):
-            answer.entries.extend(rows["content"])
+        answer.rows.extend(piece.logprobs)
 
     def choice_body(self, choice):
-        answer = self.answers[choice.index]
-        entries = {"content": answer.entries.fragment(), "refusal": None}
+        answer, entries = self.answers[choice.index], None
+        if self.wants_logprobs:
+            content = LongList(chat_entries(self.service, answer.rows))
+            entries = {"content": content, "refusal": None}
         return {
             "index": choice.index,
             "message": answer.message(),
-            "logprobs": entries if self.wants_logprobs else None,
+            "logprobs": entries,
             "finish_reason": answer.finish_reason,
         }
 

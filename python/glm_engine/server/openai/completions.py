@@ -1,5 +1,6 @@
 """POST /v1/completions."""
 
+from array import array
 from functools import partial
 from typing import Annotated
 
@@ -11,11 +12,13 @@ from glm_engine.server.errors import ApiError
 from glm_engine.server.fields import MAX_LOGPROBS, SamplingFields, only, whole
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
+from glm_engine.server.logprob_rows import LogprobRows
+from glm_engine.server.long_json import LongList
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import constraints_of
 from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.logprobs import COMPLETION_LISTS, JsonList, completion_logprobs
+from glm_engine.server.openai.logprobs import completion_lists
 from glm_engine.server.openai.usage import usage_of
 from glm_engine.server.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
@@ -77,7 +80,8 @@ class CompletionPresenter:
         self.wants_logprobs = fields.logprobs is not None
         self.echoes = echoes
         self.texts = [[echo] for echo in echoes]
-        self.lists = [{name: JsonList() for name in COMPLETION_LISTS} for _ in job.choices]
+        self.rows = [LogprobRows() for _ in job.choices]
+        self.offsets = [array("i") for _ in job.choices]
 
     def event(self, choice, piece):
         """Return the server-sent event of a piece; empty where it says nothing."""
@@ -89,26 +93,36 @@ class CompletionPresenter:
         return self.writer.event(index, text, self.logprobs(piece), piece.finish_reason)
 
     def logprobs(self, piece):
-        return completion_logprobs(self.service, piece) if self.wants_logprobs else None
+        if not self.wants_logprobs:
+            return None
+        made = completion_lists(self.service, piece.logprobs, offsets_of(piece))
+        return {name: list(items) for name, items in made.items()}
 
     def take(self, choice, piece):
         index = choice.index
         self.texts[index].append(piece.text)
-        for name, items in (self.logprobs(piece) or {}).items():
-            self.lists[index][name].extend(items)
+        if self.wants_logprobs:
+            self.rows[index].extend(piece.logprobs)
+            self.offsets[index].extend(offsets_of(piece))
 
     def choice_body(self, choice):
-        lists = self.lists[choice.index]
-        fragments = {name: one.fragment() for name, one in lists.items()}
+        index, logprobs = choice.index, None
+        if self.wants_logprobs:
+            made = completion_lists(self.service, self.rows[index], self.offsets[index])
+            logprobs = {name: LongList(items) for name, items in made.items()}
         return {
-            "index": choice.index,
-            "text": "".join(self.texts[choice.index]),
-            "logprobs": fragments if self.wants_logprobs else None,
+            "index": index,
+            "text": "".join(self.texts[index]),
+            "logprobs": logprobs,
             "finish_reason": choice.finish_reason,
         }
 
     def body(self):
         return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
+
+
+def offsets_of(piece):
+    return [begin for begin, _ in piece.places]
 
 
 async def encode_prompt(service, prompt, add_special_tokens):

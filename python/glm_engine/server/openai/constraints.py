@@ -9,7 +9,10 @@ from glm_engine.server.constraints import (
     required_calls,
 )
 from glm_engine.server.errors import ApiError
+from glm_engine.server.json_bounds import check_texts
 from glm_engine.server.openai.tool_choice import NamedTool, mode_of
+
+MAX_SCHEMA_CHARACTERS = 2**20
 
 FORMAT = "response_format"
 SCHEMA_PARAM = f"{FORMAT}.json_schema.schema"
@@ -53,6 +56,12 @@ def json_constraint(param, schema):
     if schema is None:
         return []
     if isinstance(schema, str):
+        if len(schema) > MAX_SCHEMA_CHARACTERS:
+            most = MAX_SCHEMA_CHARACTERS
+            raise ApiError(
+                400, f"{param}: {len(schema)} characters; at most {most} are taken", param
+            )
+        check_texts([schema], f"the JSON of {param}")
         try:
             schema = orjson.loads(schema)
         except ValueError as error:

@@ -1,8 +1,8 @@
 """From chat fields to the text of a prompt, through the checkpoint's template."""
 
 from glm_engine.server.errors import ApiError
-from glm_engine.server.openai.messages import template_messages
-from glm_engine.server.rendering import rendered
+from glm_engine.server.openai.messages import argument_texts, template_messages
+from glm_engine.server.rendering import rendered, total_length
 
 RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 HINTS = ("reasoning_effort", "verbosity")
@@ -30,7 +30,8 @@ def template_variables(fields):
 async def render(service, fields, tools):
     """Return the text of the prompt of a chat request."""
     check_continued(fields)
-    messages, variables = template_messages(fields.messages), template_variables(fields)
+    size, variables = total_length(argument_texts(fields.messages)), template_variables(fields)
+    messages = await service.encoder.apart(size, template_messages, fields.messages)
     adds_turn = fields.add_generation_prompt is not False and not fields.continue_final_message
     text = await rendered(service, messages, adds_turn, tools, variables)
     return text + lost_ending(text, messages[-1]) if fields.continue_final_message else text

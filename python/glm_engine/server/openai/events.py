@@ -4,6 +4,8 @@ import time
 
 import orjson
 
+from glm_engine.server import long_json
+
 DONE = b"data: [DONE]\n\n"
 
 
@@ -57,5 +59,5 @@ class EventWriter:
         return b"data: %s\n\n%s" % (orjson.dumps(body), DONE)
 
     def body(self, choices):
-        """Return the whole answer instead of events."""
-        return orjson.dumps({**self.head, "choices": choices, "usage": self.count()})
+        """Return the whole answer instead of events, in parts where it holds long lists."""
+        return long_json.dumps({**self.head, "choices": choices, "usage": self.count()})

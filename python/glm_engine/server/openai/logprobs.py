@@ -1,23 +1,6 @@
 """Log-probabilities in the two forms of OpenAI's interface."""
 
-import orjson
-
 LEAST_LOGPROB = -9999.0
-COMPLETION_LISTS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
-
-
-class JsonList:
-    """A list that grows, each part rendered when it comes: a long answer is not, all at once."""
-
-    def __init__(self):
-        self.parts = []
-
-    def extend(self, items):
-        if items:
-            self.parts.append(orjson.dumps(items)[1:-1])
-
-    def fragment(self):
-        return orjson.Fragment(b"[%s]" % b",".join(self.parts))
 
 
 def finite(value):
@@ -38,28 +21,24 @@ def chat_entry(service, token_id, logprob):
     }
 
 
-def chat_logprobs(service, rows):
-    """Return {"content": one entry a token, each with its best alternatives}."""
+def chat_entries(service, rows):
+    """Yield one entry a token, each with its best alternatives."""
+    for token_id, logprob, top in rows:
+        best = [chat_entry(service, *one) for one in top]
+        yield {**chat_entry(service, token_id, logprob), "top_logprobs": best}
+
+
+def best_tokens(service, row):
+    token_id, logprob, top = row
+    best = {text_of(service, one): finite(value) for one, value in top}
+    return {**best, text_of(service, token_id): finite(logprob)}
+
+
+def completion_lists(service, rows, offsets):
+    """Return the four lists of completions, which are rendered as they are read."""
     return {
-        "content": [
-            {
-                **chat_entry(service, token_id, logprob),
-                "top_logprobs": [chat_entry(service, *best) for best in top],
-            }
-            for token_id, logprob, top in rows
-        ],
-        "refusal": None,
+        "tokens": (text_of(service, token_id) for token_id, _, _ in rows),
+        "token_logprobs": (finite(logprob) for _, logprob, _ in rows),
+        "top_logprobs": (best_tokens(service, row) for row in rows),
+        "text_offset": iter(offsets),
     }
-
-
-def completion_logprobs(service, piece):
-    """Return the four lists of completions for the tokens of a piece."""
-    made = {name: [] for name in COMPLETION_LISTS}
-    for (token_id, logprob, top), (begin, _) in zip(piece.logprobs, piece.places, strict=True):
-        text = text_of(service, token_id)
-        made["tokens"].append(text)
-        made["token_logprobs"].append(finite(logprob))
-        best = {text_of(service, one): finite(value) for one, value in top}
-        made["top_logprobs"].append({**best, text: finite(logprob)})
-        made["text_offset"].append(begin)
-    return made

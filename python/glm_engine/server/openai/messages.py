@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from glm_engine.dialogue import whole_members
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.fields import (
     MAX_MESSAGES,
     MAX_TOOLS,
@@ -15,6 +15,7 @@ from glm_engine.server.fields import (
     StrictModel,
     list_of,
 )
+from glm_engine.server.json_bounds import check_arguments
 from glm_engine.server.parts import text_of
 
 TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
@@ -49,7 +50,7 @@ def check_parts(value):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in PART_TYPES:
             known = ", ".join(PART_TYPES)
-            raise ValueError(f"part {at} is of type {kind!r}; supported here: {known}")
+            raise ValueError(f"part {at} is of type {quoted(kind)}; supported here: {known}")
     return value
 
 
@@ -102,7 +103,15 @@ Tools = list_of(Tool, MAX_TOOLS)
 
 def template_messages(messages):
     """Return the messages as a template expects them: arguments as objects, not as text."""
+    check_arguments(argument_texts(messages))
     return [template_message(at, message) for at, message in in_order_of_calls(messages)]
+
+
+def argument_texts(messages):
+    """Return the arguments of all calls that are texts."""
+    functions = [call.function for one in messages for call in one.tool_calls or ()]
+    functions += [one.function_call for one in messages if one.function_call]
+    return [one.arguments for one in functions if isinstance(one.arguments, str)]
 
 
 def in_order_of_calls(messages):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.fields import MAX_TOOLS, StrictModel, list_of
 from glm_engine.server.openai.messages import template_tools
 
@@ -52,5 +52,5 @@ def allowed(names, tools, param):
     """Return the tools that `param` names; ApiError for a name that no tool has."""
     known = {tool["function"]["name"] for tool in tools}
     if unknown := sorted(names - known):
-        raise ApiError(400, f"{param}: no tool is named {unknown[0]!r}", param)
+        raise ApiError(400, f"{param}: no tool is named {quoted(unknown[0])}", param)
     return [tool for tool in tools if tool["function"]["name"] in names]

@@ -9,6 +9,8 @@ import pytest
 from glm_engine.dialogue import DialogueParser
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Piece
+from glm_engine.server.logprob_rows import LogprobRows
+from glm_engine.server.long_json import chunks_of
 from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
 from glm_engine.server.openai.responses.conversation import thought_of
 from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS, ResponsesRequest
@@ -43,6 +45,7 @@ class Told:
         visit = Visit("/v1/responses", prompt_tokens=9, cached_tokens=4)
         self.choice = SimpleNamespace(index=0, num_tokens=7, finish_reason=None)
         job = SimpleNamespace(visit=visit, choices=[self.choice], complete=[].append)
+        self.has_logprobs = LOGPROBS in options.get("include", ())
         self.tokens = [text[at : at + size] for at in range(0, len(text), size)]
         self.pieces = [self.piece(at, together) for at in range(0, len(self.tokens), together)]
         self.pieces[-1].finish_reason = reason
@@ -59,7 +62,9 @@ class Told:
         for token in tokens:
             places.append((begin, begin + len(token)))
             begin += len(token)
-        rows = [(at + number, -0.5, []) for number in range(len(tokens))]
+        rows = LogprobRows()
+        for number in range(len(tokens) if self.has_logprobs else 0):
+            rows.append(at + number, -0.5)
         return Piece("".join(tokens), len(tokens), rows, None, places)
 
     def give(self, method):
@@ -69,7 +74,7 @@ class Told:
 
     def streamed(self):
         begun = [self.presenter.opening(), *self.give(self.presenter.event)]
-        return b"".join([*begun, self.presenter.closing()])
+        return b"".join(chunks_of(*begun, self.presenter.closing()))
 
     def events(self):
         events = read_events(self.streamed().decode())
@@ -78,7 +83,7 @@ class Told:
 
     def whole(self):
         assert not any(self.give(self.presenter.take))
-        return read_response(self.presenter.body())
+        return read_response(b"".join(chunks_of(self.presenter.body())))
 
 
 def both(*arguments, **options):
@@ -238,10 +243,10 @@ def client_of(content):
 def test_an_error_inside_a_stream(num_pieces):
     telling = Told(ALL, in_reasoning=True)
     stream = ResponseStream(None, None, telling.presenter)
-    begun = telling.presenter.opening()
-    begun += b"".join([next(telling.give(telling.presenter.event)) for _ in range(num_pieces)])
+    giving = telling.give(telling.presenter.event)
+    begun = [telling.presenter.opening(), *(next(giving) for _ in range(num_pieces))]
     error = ApiError(408, "the deadline passed", code="deadline_exceeded")
-    content = begun + stream.failure(error, "/v1/responses")
+    content = b"".join(chunks_of(*begun, stream.failure(error, "/v1/responses")))
     *_, told_error, failed = read_events(content.decode())
     assert (told_error.type, told_error.code) == ("error", "deadline_exceeded")
     assert told_error.message == failed.response.error.message == "the deadline passed"
@@ -259,7 +264,8 @@ def test_an_error_inside_a_stream(num_pieces):
     [(400, "invalid_prompt"), (429, "rate_limit_exceeded"), (503, "server_error")],
 )
 def test_errors_have_the_codes_that_clients_know(status, code):
-    [*_, failed] = read_events(Told("x").presenter.failure(ApiError(status, "why")).decode())
+    told_failure = Told("x").presenter.failure(ApiError(status, "why"))
+    [*_, failed] = read_events(b"".join(chunks_of(told_failure)).decode())
     assert failed.response.error.code == code
 
 

@@ -1,11 +1,14 @@
 """Writes the answer of a job: events as text comes, or one response at the end."""
 
 import time
+from functools import partial
+from itertools import chain
 
 import orjson
 
 from glm_engine.dialogue import Content
-from glm_engine.server.openai.logprobs import chat_logprobs
+from glm_engine.server import long_json
+from glm_engine.server.openai.logprobs import chat_entries
 from glm_engine.server.openai.responses.echo import what_was_asked
 from glm_engine.server.openai.responses.fields import LOGPROBS, THOUGHTS
 from glm_engine.server.openai.responses.output import COMPLETED, IN_PROGRESS, INCOMPLETE, Output
@@ -39,9 +42,11 @@ class ResponsePresenter:
         self.service = service
         self.job = job
         self.turn = turn
-        self.head = orjson.dumps(what_was_asked(service, job, fields))[:-1]
+        asked = what_was_asked(service, job, fields)
+        self.head = {name: orjson.Fragment(orjson.dumps(one)) for name, one in asked.items()}
         self.lists_logprobs = fields.includes(LOGPROBS)
-        self.output = Output(fields.includes(THOUGHTS), client_names(fields.tools))
+        entries_of = partial(chat_entries, service)
+        self.output = Output(fields.includes(THOUGHTS), client_names(fields.tools), entries_of)
         self.places = TokenPlaces()
         self.num_events = 0
 
@@ -57,18 +62,19 @@ class ResponsePresenter:
             self.places.add(piece)
         events = []
         for delta in deltas_of(self.job, self.turn, choice, piece):
-            events += self.output.take(delta, self.entries(delta))
+            events += self.output.take(delta, self.rows(delta))
         return events
 
-    def entries(self, delta):
+    def rows(self, delta):
         """Return the log-probabilities of the tokens that spell a delta of the answer."""
         if not self.lists_logprobs or type(delta) is not Content:
-            return []
-        return chat_logprobs(self.service, self.places.spelling(delta))["content"]
+            return ()
+        return self.places.spelling(delta)[1]
 
     def opening(self):
+        """Return the events that begin the response."""
         begun = {"response": self.response(IN_PROGRESS)}
-        return self.written([("response.created", begun)]) + self.progress()
+        return chain(self.written([("response.created", begun)]), self.progress())
 
     def progress(self):
         """Return the event that says that the response is not over."""
@@ -89,12 +95,10 @@ class ResponsePresenter:
         return self.written([("error", told), ("response.failed", {"response": response})])
 
     def written(self, events):
-        return b"".join([self.event_bytes(*event) for event in events])
-
-    def event_bytes(self, name, fields):
-        data = orjson.dumps({"type": name, "sequence_number": self.num_events, **fields})
-        self.num_events += 1
-        return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
+        """Return the parts of the text of events, which are numbered now."""
+        numbered = list(enumerate(events, self.num_events))
+        self.num_events += len(numbered)
+        return chain.from_iterable(event_parts(number, *event) for number, event in numbered)
 
     def is_whole(self):
         return self.turn.is_over or self.job.choices[0].finish_reason == "stop"
@@ -112,7 +116,7 @@ class ResponsePresenter:
             "output": self.output.as_list(),
             "usage": None if status == IN_PROGRESS else self.usage(),
         }
-        return orjson.Fragment(b"%s,%s" % (self.head, orjson.dumps(stage)[1:]))
+        return {**self.head, **stage}
 
     def usage(self):
         counts = usage_of(self.job)
@@ -129,4 +133,11 @@ class ResponsePresenter:
 
     def body(self):
         self.output.finish(self.is_whole())
-        return orjson.dumps(self.response(self.status()))
+        return long_json.dumps(self.response(self.status()))
+
+
+def event_parts(number, name, fields):
+    data = long_json.dumps({"type": name, "sequence_number": number, **fields})
+    yield b"event: %s\ndata: " % name.encode()
+    yield from (data,) if isinstance(data, bytes) else data
+    yield b"\n\n"

@@ -3,7 +3,8 @@
 import base64
 from itertools import groupby
 
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import ApiError, quoted
+from glm_engine.server.json_bounds import check_arguments
 from glm_engine.server.openai.messages import TEMPLATE_ROLES, parsed_arguments
 from glm_engine.server.openai.responses.tools import flat_name
 from glm_engine.server.parts import text_of
@@ -17,6 +18,7 @@ def template_messages(fields):
 
     Neighbours that the assistant made are one turn of its.
     """
+    check_arguments(argument_texts(fields.input))
     found = [{"role": "system", "content": fields.instructions}] if fields.instructions else []
     calls = {}
     for role, run in groupby(enumerate(fields.input), key=role_of):
@@ -27,6 +29,10 @@ def template_messages(fields):
         else:
             found += [{"role": role, "content": text_of(item.content)} for _, item in run]
     return found
+
+
+def argument_texts(items):
+    return [item.arguments for item in items if item.type == "function_call"]
 
 
 def role_of(numbered):
@@ -67,7 +73,9 @@ def result_messages(run, calls):
     for at, item in run:
         if item.call_id not in calls:
             path = f"input.{at}.call_id"
-            raise ApiError(400, f"{path}: {item.call_id!r} is no call of the items before", path)
+            raise ApiError(
+                400, f"{path}: {quoted(item.call_id)} is no call of the items before", path
+            )
     results = sorted((item for _, item in run), key=lambda item: calls[item.call_id])
     return [
         {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from glm_engine.server.errors import quoted
 from glm_engine.server.fields import (
     MAX_LOGPROBS,
     MAX_TOKENS,
@@ -33,6 +34,7 @@ NOT_LATER = "nothing is stored here: no answer can be fetched later"
 ELSEWHERE = "the place of what an answer must look like is text.format"
 NO_HOSTED_PROMPTS = "no prompts are stored here: send instructions and input"
 MAX_METADATA = 16
+ShortText = Annotated[str, Field(max_length=1024)]
 MAX_INCLUDED = 16
 MetadataKey = Annotated[str, Field(max_length=64)]
 MetadataValue = Annotated[str, Field(max_length=512)]
@@ -44,7 +46,7 @@ def known_tool(value):
     if isinstance(value, dict) and value.get("type") not in ("function", "namespace"):
         kind = value.get("type")
         raise ValueError(
-            f"a tool of type {kind!r} is not run here, only 'function' and 'namespace'"
+            f"a tool of type {quoted(kind)} is not run here, only 'function' and 'namespace'"
         )
     return value
 
@@ -87,7 +89,7 @@ Tool = Annotated[AnyTool, BeforeValidator(known_tool, AnyTool)]
 def function_choice(value):
     if isinstance(value, dict) and value.get("type") not in ("function", "allowed_tools"):
         kind = value.get("type")
-        message = f"a choice of type {kind!r} is not supported here, only 'function' and"
+        message = f"a choice of type {quoted(kind)} is not supported here, only 'function' and"
         raise ValueError(f"{message} 'allowed_tools'")
     return value
 
@@ -144,9 +146,9 @@ class ResponsesRequest(SamplingFields):
     metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=MAX_METADATA)] | None = (
         None
     )
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
+    user: ShortText | None = None
+    safety_identifier: ShortText | None = None
+    prompt_cache_key: ShortText | None = None
     client_metadata: Harmless = None
     max_tool_calls: Harmless = None
     previous_response_id: only(reason=STATELESS) = None

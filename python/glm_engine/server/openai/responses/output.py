@@ -6,7 +6,8 @@ An event is (name, fields).
 import uuid
 
 from glm_engine.dialogue import CallArguments, CallBegin, CallEnd, Content, Reasoning
-from glm_engine.server.openai.logprobs import JsonList
+from glm_engine.server.logprob_rows import LogprobRows
+from glm_engine.server.long_json import LongList
 from glm_engine.server.openai.responses.conversation import sealed
 
 IN_PROGRESS = "in_progress"
@@ -34,7 +35,7 @@ class Item:
     def begun(self):
         return [self.told("added"), *self.parts("added")]
 
-    def grown(self, text, _entries):
+    def grown(self, text, _rows):
         self.texts.append(text)
         return [(f"{self.event}.delta", {**self.place, "delta": text})]
 
@@ -97,17 +98,19 @@ class MessageItem(PartItem):
     prefix = "msg"
     event = "response.output_text"
 
-    def __init__(self, index):
+    def __init__(self, index, entries_of):
         super().__init__(index)
-        self.entries = JsonList()
+        self.entries_of = entries_of
+        self.rows = LogprobRows()
 
-    def grown(self, text, entries):
-        self.entries.extend(entries)
-        [(name, fields)] = super().grown(text, entries)
-        return [(name, {**fields, "logprobs": entries})]
+    def grown(self, text, rows):
+        self.rows.extend(rows)
+        [(name, fields)] = super().grown(text, rows)
+        return [(name, {**fields, "logprobs": LongList(self.entries_of(rows))})]
 
     def whole(self):
-        return {"text": self.text, "logprobs": self.entries.fragment()}
+        entries = LongList(self.entries_of(self.rows)) if self.rows else []
+        return {"text": self.text, "logprobs": entries}
 
     def part(self):
         return {"type": "output_text", "annotations": [], **self.whole()}
@@ -153,11 +156,13 @@ class Output:
     """All items of an answer, of which the last may be open; its methods return events.
 
     names: the namespace and name of each function, by the name that the model knows.
+    entries_of: makes the entries of rows of log-probabilities.
     """
 
-    def __init__(self, seals_thoughts, names):
+    def __init__(self, seals_thoughts, names, entries_of):
         self.seals_thoughts = seals_thoughts
         self.names = names
+        self.entries_of = entries_of
         self.items = []
 
     @property
@@ -165,8 +170,8 @@ class Output:
         last = self.items[-1] if self.items else None
         return last if last and last.status == IN_PROGRESS else None
 
-    def take(self, delta, entries=()):
-        """Let the items grow by a delta; `entries` are the log-probabilities of its tokens."""
+    def take(self, delta, rows=()):
+        """Let the items grow by a delta; `rows` are the log-probabilities of its tokens."""
         kind = type(delta)
         if kind is CallEnd:
             return self.end(COMPLETED)
@@ -174,16 +179,16 @@ class Output:
             return self.end(COMPLETED) + self.begin(delta)
         goes_on = type(self.open) is KINDS[kind]
         before = [] if goes_on else self.end(COMPLETED) + self.begin(delta)
-        return before + self.items[-1].grown(delta.text, entries)
+        return before + self.items[-1].grown(delta.text, rows)
 
     def begin(self, delta):
         kind, index = type(delta), len(self.items)
         if kind is CallBegin:
             item = CallItem(index, *self.names.get(delta.name, (None, delta.name)))
+        elif kind is Reasoning:
+            item = ThoughtItem(index, self.seals_thoughts)
         else:
-            item = (
-                ThoughtItem(index, self.seals_thoughts) if kind is Reasoning else MessageItem(index)
-            )
+            item = MessageItem(index, self.entries_of)
         self.items.append(item)
         return item.begun()
 

@@ -4,17 +4,17 @@ from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
 from glm_engine.server.constraints import compiled, parser_of
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.conversation import template_variables
 from glm_engine.server.openai.responses.answers import ResponsePresenter, ResponseStream
 from glm_engine.server.openai.responses.constraints import constraints_of
-from glm_engine.server.openai.responses.conversation import template_messages
+from glm_engine.server.openai.responses.conversation import argument_texts, template_messages
 from glm_engine.server.openai.responses.fields import LOGPROBS, ResponsesRequest
 from glm_engine.server.openai.responses.tools import offered_tools
-from glm_engine.server.rendering import encoded, rendered
+from glm_engine.server.rendering import encoded, rendered, total_length
 from glm_engine.server.requests import check_model, make_choices, value_or
 from glm_engine.server.streaming import WholeAnswer
 from glm_engine.server.turn import Turn
@@ -35,7 +35,8 @@ async def make_job(service, fields, visit):
     """Return the job of a request and the turn that its text is read into."""
     tools = offered_tools(fields)
     constraints = constraints_of(fields, tools)
-    messages, variables = template_messages(fields), template_variables(fields)
+    size, variables = total_length(argument_texts(fields.input)), template_variables(fields)
+    messages = await service.encoder.apart(size, template_messages, fields)
     text = await rendered(service, messages, True, tools, variables, PARAM)
     prompt = await encoded(service, text, PARAM)
     room = service.encoder.output_room(len(prompt), fields.max_output_tokens, None, PARAM)
@@ -66,7 +67,7 @@ def responses_router(service):
     )
     async def refuse_stored(response_id: str):
         """Say that nothing is stored."""
-        message = f"there is no response {response_id!r}: this server stores none"
+        message = f"there is no response {quoted(response_id)}: this server stores none"
         raise ApiError(404, message, "response_id", "response_not_found")
 
     return router
