@@ -105,32 +105,33 @@ target triple = "x86_64-pc-linux-gnu"
 %99 = type { ptr, ptr, ptr, ptr, ptr, i32 }
 %100 = type { i32, i32, i32, i32, ptr }
 %101 = type { i32, i32, ptr }
-%102 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%103 = type { ptr, i64, ptr, ptr }
-%104 = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %15 }
-%105 = type { ptr, i32, ptr, ptr }
-%106 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%107 = type { %108, i64, i8 }
-%108 = type { ptr, i32, ptr, ptr }
-%109 = type { i64, ptr, i32 }
-%110 = type { i32, i32, i32, i32, i32 }
-%111 = type { i32, float }
-%112 = type { ptr, i64, i64 }
-%113 = type { { i32 } }
-%114 = type { ptr, ptr, i32 }
-%115 = type { double, i32, i32, ptr, ptr }
-%116 = type { ptr, i32, i32, i64, i64 }
-%117 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%118 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%119 = type { ptr, ptr, i64, i64 }
-%120 = type { ptr, i64, float }
-%121 = type { ptr, i32, i32, ptr }
-%122 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%123 = type { %124, ptr, ptr, i32, i32, i32 }
-%124 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
-%125 = type { ptr, ptr, %123, i32, [48 x %126], i32 }
-%126 = type { i32, i32, i64 }
-%127 = type { float, float, float, i32, float, float, float, i32, i64 }
+%102 = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%103 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%104 = type { ptr, i64, ptr, ptr }
+%105 = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %15 }
+%106 = type { ptr, i32, ptr, ptr }
+%107 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%108 = type { %109, i64, i8 }
+%109 = type { ptr, i32, ptr, ptr }
+%110 = type { i64, ptr, i32 }
+%111 = type { i32, i32, i32, i32, i32 }
+%112 = type { i32, float }
+%113 = type { ptr, i64, i64 }
+%114 = type { { i32 } }
+%115 = type { ptr, ptr, i32 }
+%116 = type { double, i32, i32, ptr, ptr }
+%117 = type { ptr, i32, i32, i64, i64 }
+%118 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%119 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%120 = type { ptr, ptr, i64, i64 }
+%121 = type { ptr, i64, float }
+%122 = type { ptr, i32, i32, ptr }
+%123 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%124 = type { %125, ptr, ptr, i32, i32, i32 }
+%125 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
+%126 = type { ptr, ptr, %124, i32, [48 x %127], i32 }
+%127 = type { i32, i32, i64 }
+%128 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -715,200 +716,201 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.673" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
 @"$string.674" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
 @"$string.675" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.676" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.677" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.678" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.679" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.683" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.684" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.685" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.686" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.687" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.688" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.689" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.690" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.691" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.692" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.693" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.694" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.695" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.696" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.698" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.699" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.700" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.701" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.703" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.704" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.705" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.706" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.707" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.708" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.709" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.710" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.711" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.712" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.713" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.714" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.715" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.716" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.717" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.718" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.719" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.720" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.721" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.722" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.723" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.724" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.725" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.726" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.727" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.728" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.729" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.730" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.731" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.732" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.733" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.734" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.735" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.736" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.737" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.738" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.739" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.740" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.741" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.742" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.743" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.744" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.745" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.746" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.747" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.748" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.749" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.750" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.751" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.752" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.753" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.754" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.755" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.756" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.757" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.758" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.759" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.760" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.761" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.762" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.763" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.764" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.765" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.766" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.767" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.768" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.769" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.770" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.771" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.772" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.773" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.774" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.775" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.776" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.777" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.778" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.779" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.780" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.781" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.782" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.783" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.784" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.785" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.786" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.787" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.788" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.789" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.790" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.791" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.792" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.793" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.794" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.795" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.796" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.797" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.798" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.799" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.800" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.801" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.802" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.803" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.804" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.805" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.806" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.807" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.808" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.809" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.810" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.811" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.812" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.813" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.814" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.815" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.816" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.817" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.818" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.819" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.822" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.823" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.824" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.825" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.829" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.838" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.839" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.840" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.841" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.842" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.843" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.844" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.845" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.846" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.847" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.848" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.849" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.850" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.851" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
-@"$string.853" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.854" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.855" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.857" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.858" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.863" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.864" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.865" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.866" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.867" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.868" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.871" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.872" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.873" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.874" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.875" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.876" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.879" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.880" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.881" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.882" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.884" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.885" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.887" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.888" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.889" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.890" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.891" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.892" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.893" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.894" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.895" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1065" = private unnamed_addr constant [6 x ptr] [ptr @"$string.156", ptr @"$string.155", ptr @"$string.154", ptr @"$string.160", ptr @"$string.161", ptr @"$string.162"], align 8
-@"switch.table.$Checkpoint.read_shards.1068" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.676" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.677" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.678" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.679" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.680" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.684" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.685" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.686" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.687" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.688" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.689" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.690" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.691" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.692" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.693" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.694" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.695" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.696" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.697" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.699" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.700" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.701" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.702" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.704" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.705" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.706" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.707" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.708" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.709" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.710" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.711" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.712" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.713" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.714" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.715" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.716" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.717" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.718" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.719" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.720" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.721" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.722" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.723" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.724" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.725" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.726" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.727" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.728" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.729" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.730" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.731" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.732" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.733" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.734" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.735" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.736" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.737" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.738" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.739" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.740" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.741" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.742" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.743" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.744" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.745" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.746" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.747" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.748" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.749" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.750" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.751" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.752" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.753" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.754" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.755" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.756" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.757" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.758" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.759" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.760" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.761" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.762" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.763" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.764" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.765" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.766" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.767" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.768" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.769" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.770" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.771" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.772" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.773" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.774" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.775" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.776" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.777" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.778" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.779" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.780" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.781" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.782" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.783" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.784" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.785" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.786" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.787" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.788" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.789" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.790" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.791" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.792" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.793" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.794" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.795" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.796" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.797" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.798" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.799" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.800" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.801" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.802" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.803" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.804" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.805" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.806" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.807" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.808" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.809" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.810" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.811" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.812" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.813" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.814" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.815" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.816" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.817" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.818" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.819" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.820" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.823" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.824" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.825" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.826" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.830" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.839" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.840" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.841" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.842" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.843" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.844" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.845" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.846" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.847" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.848" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.849" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.850" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.851" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.852" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
+@"$string.854" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.855" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.856" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.858" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.859" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.864" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.865" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.866" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.867" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.868" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.869" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.872" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.873" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.874" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.875" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.876" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.877" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.880" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.881" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.882" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.883" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.885" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.886" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.888" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.889" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.890" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.891" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.892" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.893" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.894" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.895" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.896" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1067" = private unnamed_addr constant [6 x ptr] [ptr @"$string.156", ptr @"$string.155", ptr @"$string.154", ptr @"$string.160", ptr @"$string.161", ptr @"$string.162"], align 8
+@"switch.table.$Checkpoint.read_shards.1070" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.516", ptr @"$string.517", ptr @"$string.518", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.519", ptr @"$string.520", ptr @"$string.521", ptr @"$string.522", ptr @"$string.523", ptr @"$string.524", ptr @"$string.525", ptr @"$string.526", ptr @"$string.527", ptr @"$string.528", ptr @"$string.529", ptr @"$string.530"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.713" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.519" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.520" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.521" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.522" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.523" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.524" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.525" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.526" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.527" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.528" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.529" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.530" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.714" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.519" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.520" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.521" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.522" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.523" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.524" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.525" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.526" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.527" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.528" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.529" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.530" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -18915,7 +18917,7 @@ then6.i.i.i:                                      ; preds = %then2.i.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1065", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
@@ -23746,7 +23748,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1065", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit"
 
@@ -35534,7 +35536,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1065", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
@@ -35793,7 +35795,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1065", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i"
 
@@ -36388,7 +36390,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1068", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1070", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -39645,7 +39647,7 @@ then2.i.i71.i:                                    ; preds = %then18.i
 
 merge13.i:                                        ; preds = %merge1.i38
   %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 13, ptr %91, ptr %3)
+  %92 = call i32 %83(i32 14, ptr %91, ptr %3)
   %.not.i39 = icmp eq i32 %92, 0
   br i1 %.not.i39, label %merge21.i, label %then8
 
@@ -39661,12 +39663,12 @@ then26.i:                                         ; preds = %or.lhs.false28.i, %
 or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
   %95 = getelementptr i8, ptr %93, i64 4
   %96 = load i32, ptr %95, align 4
-  %.not64.i = icmp eq i32 %96, 456
+  %.not64.i = icmp eq i32 %96, 464
   br i1 %.not64.i, label %common.ret, label %then26.i
 
 or.lhs.false28.i:                                 ; preds = %merge21.i
   %97 = load i32, ptr %93, align 4
-  %.not63.i = icmp eq i32 %97, 13
+  %.not63.i = icmp eq i32 %97, 14
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
@@ -39721,9 +39723,10 @@ declare dso_local i32 @dlclose(ptr) local_unnamed_addr
 
 define internal fastcc i32 @"$devices.plan"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
 entry:
-  %count.i.i = alloca i32, align 4
+  %count.i.i34 = alloca i32, align 4
   %refusal.i = alloca %4, align 8
   %larger.i = alloca %94, align 8
+  %count.i.i = alloca i32, align 4
   %planning = alloca %99, align 8
   %checked = alloca %95, align 8
   %first = alloca %95, align 8
@@ -39745,113 +39748,184 @@ merge:                                            ; preds = %entry, %then
   %.not = icmp eq i32 %11, 0
   br i1 %.not, label %merge1, label %common.ret
 
-common.ret:                                       ; preds = %merge1, %"$Planning.plan_for.exit", %merge, %merge5, %or.lhs.false, %"$Planning.grow.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i30, %"$Planning.grow.exit" ], [ 0, %or.lhs.false ], [ 0, %merge5 ], [ %11, %merge ], [ %17, %"$Planning.plan_for.exit" ], [ %16, %merge1 ]
+common.ret:                                       ; preds = %else4.i, %and.lhs.true.i, %"$Planning.plan_for.exit.i", %"$Planning.most_devices.exit.i", %merge.i, %then5, %merge, %"$Planning.grow.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i37, %"$Planning.grow.exit" ], [ %11, %merge ], [ %19, %merge.i ], [ %18, %then5 ], [ 4, %"$Planning.most_devices.exit.i" ], [ %common.ret.op.i.i, %"$Planning.plan_for.exit.i" ], [ 4, %and.lhs.true.i ], [ 4, %else4.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %merge
   %12 = getelementptr inbounds i8, ptr %checked, i64 144
   %13 = load i32, ptr %12, align 8
   store ptr %0, ptr %planning, align 8
-  %.sroa.224.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 8
-  store ptr %1, ptr %.sroa.224.0.planning.sroa_idx, align 8
+  %.sroa.225.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 8
+  store ptr %1, ptr %.sroa.225.0.planning.sroa_idx, align 8
   %.sroa.3.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 16
   store ptr %2, ptr %.sroa.3.0.planning.sroa_idx, align 8
-  %.sroa.425.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 24
-  store ptr %3, ptr %.sroa.425.0.planning.sroa_idx, align 8
+  %.sroa.426.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 24
+  store ptr %3, ptr %.sroa.426.0.planning.sroa_idx, align 8
   %.sroa.5.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 32
   store ptr %4, ptr %.sroa.5.0.planning.sroa_idx, align 8
-  %.sroa.626.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 40
-  store i32 %13, ptr %.sroa.626.0.planning.sroa_idx, align 8
-  %14 = getelementptr inbounds i8, ptr %first, i64 4
-  %15 = load i32, ptr %14, align 4
-  %16 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %15, ptr %5)
-  %.not.i = icmp eq i32 %16, 0
-  br i1 %.not.i, label %"$Planning.plan_for.exit", label %common.ret
+  %.sroa.627.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 40
+  store i32 %13, ptr %.sroa.627.0.planning.sroa_idx, align 8
+  %14 = load i32, ptr %6, align 4
+  %15 = icmp sgt i32 %14, 0
+  br i1 %15, label %then5, label %or.lhs.false
 
-"$Planning.plan_for.exit":                        ; preds = %merge1
-  %17 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %15, ptr %0, ptr %5)
-  %.not29 = icmp eq i32 %17, 0
-  br i1 %.not29, label %merge5, label %common.ret
+then5:                                            ; preds = %or.lhs.false, %merge1
+  %16 = getelementptr inbounds i8, ptr %first, i64 4
+  %17 = load i32, ptr %16, align 4
+  %18 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %17, ptr %5)
+  %.not.i = icmp eq i32 %18, 0
+  br i1 %.not.i, label %merge.i, label %common.ret
 
-merge5:                                           ; preds = %"$Planning.plan_for.exit"
-  %18 = load i32, ptr %6, align 4
-  %19 = icmp sgt i32 %18, 0
-  br i1 %19, label %common.ret, label %or.lhs.false
+merge.i:                                          ; preds = %then5
+  %19 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %17, ptr %0, ptr %5)
+  br label %common.ret
 
-or.lhs.false:                                     ; preds = %merge5
+or.lhs.false:                                     ; preds = %merge1
   %20 = getelementptr i8, ptr %3, i64 16
   %21 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %20, ptr noundef nonnull dereferenceable(4) @"$string.94")
   %22 = icmp eq i32 %21, 0
-  br i1 %22, label %common.ret, label %merge9
+  br i1 %22, label %then5, label %merge4
 
-merge9:                                           ; preds = %or.lhs.false
+merge4:                                           ; preds = %or.lhs.false
+  %23 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 1, ptr %5)
+  %.not.i.i = icmp eq i32 %23, 0
+  br i1 %.not.i.i, label %merge.i.i, label %"$Planning.plan_for.exit.i"
+
+merge.i.i:                                        ; preds = %merge4
+  %24 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 1, ptr %0, ptr %5)
+  br label %"$Planning.plan_for.exit.i"
+
+"$Planning.plan_for.exit.i":                      ; preds = %merge.i.i, %merge4
+  %common.ret.op.i.i = phi i32 [ %24, %merge.i.i ], [ %23, %merge4 ]
+  switch i32 %common.ret.op.i.i, label %common.ret [
+    i32 4, label %merge.i33
+    i32 0, label %merge9
+  ]
+
+merge.i33:                                        ; preds = %"$Planning.plan_for.exit.i"
+  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
+  %25 = getelementptr i8, ptr %4, i64 128
+  %26 = load i64, ptr %25, align 8
+  %27 = icmp sgt i64 %26, 0
+  br i1 %27, label %and.lhs.true.preheader.i, label %merge.i22.i
+
+merge.i22.i:                                      ; preds = %merge.i33
+  %28 = getelementptr i8, ptr %3, i64 8
+  %29 = load ptr, ptr %28, align 8
+  %30 = getelementptr i8, ptr %29, i64 16
+  %31 = load ptr, ptr %30, align 8
+  %32 = call i32 %31(ptr nonnull %count.i.i, ptr null)
+  %.not.i23.i = icmp eq i32 %32, 0
+  br i1 %.not.i23.i, label %merge1.i.i, label %"$Planning.most_devices.exit.i"
+
+merge1.i.i:                                       ; preds = %merge.i22.i
+  %33 = load i32, ptr %count.i.i, align 4
+  %spec.select.i = call i32 @llvm.smin.i32(i32 %33, i32 8)
+  br label %and.lhs.true.preheader.i
+
+"$Planning.most_devices.exit.i":                  ; preds = %merge.i22.i
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
+  br label %common.ret
+
+and.lhs.true.preheader.i:                         ; preds = %merge1.i.i, %merge.i33
+  %most.0.ph.i = phi i32 [ %spec.select.i, %merge1.i.i ], [ 8, %merge.i33 ]
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
+  br label %and.lhs.true.i
+
+whilebody.i:                                      ; preds = %and.lhs.true.i
+  %34 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %37, ptr null)
+  %.not.i25.i = icmp eq i32 %34, 0
+  br i1 %.not.i25.i, label %"$Planning.plan_for.exit28.i", label %else4.i
+
+"$Planning.plan_for.exit28.i":                    ; preds = %whilebody.i
+  %35 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %37, ptr %0, ptr null)
+  %36 = icmp eq i32 %35, 0
+  br i1 %36, label %merge9.loopexit, label %else4.i
+
+and.lhs.true.i:                                   ; preds = %else4.i, %and.lhs.true.preheader.i
+  %world_size.0 = phi i32 [ 1, %and.lhs.true.preheader.i ], [ %37, %else4.i ]
+  %37 = shl i32 %world_size.0, 1
+  %.not21.i = icmp sgt i32 %37, %most.0.ph.i
+  br i1 %.not21.i, label %common.ret, label %whilebody.i
+
+else4.i:                                          ; preds = %"$Planning.plan_for.exit28.i", %whilebody.i
+  %common.ret.op.i2630.i = phi i32 [ %35, %"$Planning.plan_for.exit28.i" ], [ %34, %whilebody.i ]
+  %38 = icmp eq i32 %common.ret.op.i2630.i, 4
+  br i1 %38, label %and.lhs.true.i, label %common.ret
+
+merge9.loopexit:                                  ; preds = %"$Planning.plan_for.exit28.i"
+  %39 = shl i32 %world_size.0, 2
+  br label %merge9
+
+merge9:                                           ; preds = %merge9.loopexit, %"$Planning.plan_for.exit.i"
+  %world_size.150 = phi i32 [ 2, %"$Planning.plan_for.exit.i" ], [ %39, %merge9.loopexit ]
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
   call void @llvm.lifetime.start.p0(i64 1032, ptr nonnull %larger.i)
-  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
-  %23 = getelementptr i8, ptr %4, i64 128
-  %24 = load i64, ptr %23, align 8
-  %25 = icmp sgt i64 %24, 0
-  br i1 %25, label %"$Planning.most_devices.exit.i", label %merge.i.i
+  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i34)
+  %40 = getelementptr i8, ptr %4, i64 128
+  %41 = load i64, ptr %40, align 8
+  %42 = icmp sgt i64 %41, 0
+  br i1 %42, label %"$Planning.most_devices.exit.i40", label %merge.i.i35
 
-merge.i.i:                                        ; preds = %merge9
-  %26 = getelementptr i8, ptr %3, i64 8
-  %27 = load ptr, ptr %26, align 8
-  %28 = getelementptr i8, ptr %27, i64 16
-  %29 = load ptr, ptr %28, align 8
-  %30 = call i32 %29(ptr nonnull %count.i.i, ptr %5)
-  %.not.i.i = icmp eq i32 %30, 0
-  br i1 %.not.i.i, label %merge1.i.i, label %"$Planning.most_devices.exit.thread.i"
+merge.i.i35:                                      ; preds = %merge9
+  %43 = getelementptr i8, ptr %3, i64 8
+  %44 = load ptr, ptr %43, align 8
+  %45 = getelementptr i8, ptr %44, i64 16
+  %46 = load ptr, ptr %45, align 8
+  %47 = call i32 %46(ptr nonnull %count.i.i34, ptr %5)
+  %.not.i.i36 = icmp eq i32 %47, 0
+  br i1 %.not.i.i36, label %merge1.i.i38, label %"$Planning.most_devices.exit.thread.i"
 
-"$Planning.most_devices.exit.thread.i":           ; preds = %merge.i.i
-  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
+"$Planning.most_devices.exit.thread.i":           ; preds = %merge.i.i35
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i34)
   br label %"$Planning.grow.exit"
 
-merge1.i.i:                                       ; preds = %merge.i.i
-  %31 = load i32, ptr %count.i.i, align 4
-  %spec.select.i = call i32 @llvm.smin.i32(i32 %31, i32 8)
-  br label %"$Planning.most_devices.exit.i"
+merge1.i.i38:                                     ; preds = %merge.i.i35
+  %48 = load i32, ptr %count.i.i34, align 4
+  %spec.select.i39 = call i32 @llvm.smin.i32(i32 %48, i32 8)
+  br label %"$Planning.most_devices.exit.i40"
 
-"$Planning.most_devices.exit.i":                  ; preds = %merge1.i.i, %merge9
-  %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i, %merge1.i.i ]
-  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
-  %32 = getelementptr i8, ptr %0, i64 512
-  %33 = load i8, ptr %32, align 1
-  %34 = trunc i8 %33 to i1
-  %.not2430.i = icmp slt i32 %most.0.i, 2
-  %or.cond31.i = select i1 %34, i1 true, i1 %.not2430.i
-  br i1 %or.cond31.i, label %"$Planning.grow.exit", label %whilebody.i
+"$Planning.most_devices.exit.i40":                ; preds = %merge1.i.i38, %merge9
+  %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i39, %merge1.i.i38 ]
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i34)
+  %49 = getelementptr i8, ptr %0, i64 512
+  %50 = load i8, ptr %49, align 1
+  %51 = trunc i8 %50 to i1
+  %.not2431.i = icmp sgt i32 %world_size.150, %most.0.i
+  %or.cond32.i = select i1 %51, i1 true, i1 %.not2431.i
+  br i1 %or.cond32.i, label %"$Planning.grow.exit", label %whilebody.i41
 
-whilebody.i:                                      ; preds = %"$Planning.most_devices.exit.i", %merge7.i
-  %world_size.032.i = phi i32 [ %42, %merge7.i ], [ 2, %"$Planning.most_devices.exit.i" ]
-  %35 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr %5)
-  %.not25.i = icmp eq i32 %35, 0
+whilebody.i41:                                    ; preds = %"$Planning.most_devices.exit.i40", %merge7.i
+  %world_size.033.i = phi i32 [ %world_size.0.i, %merge7.i ], [ %world_size.150, %"$Planning.most_devices.exit.i40" ]
+  %52 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.033.i, ptr %5)
+  %.not25.i = icmp eq i32 %52, 0
   br i1 %.not25.i, label %merge3.i, label %"$Planning.grow.exit"
 
-merge3.i:                                         ; preds = %whilebody.i
-  %36 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.032.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
-  %.not26.i = icmp eq i32 %36, 0
+merge3.i:                                         ; preds = %whilebody.i41
+  %53 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.033.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
+  %.not26.i = icmp eq i32 %53, 0
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %37 = getelementptr i8, ptr %0, i64 513
-  %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %37)
-  %39 = getelementptr i8, ptr %37, i64 %38
-  %40 = sub i64 512, %38
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.691", ptr nonnull %refusal.i)
+  %54 = getelementptr i8, ptr %0, i64 513
+  %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
+  %56 = getelementptr i8, ptr %54, i64 %55
+  %57 = sub i64 512, %55
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.692", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1032) %0, ptr noundef nonnull align 8 dereferenceable(1032) %larger.i, i64 1032, i1 false)
-  %42 = shl i32 %world_size.032.i, 1
-  %43 = load i8, ptr %32, align 1
-  %44 = trunc i8 %43 to i1
-  %.not24.i = icmp sgt i32 %42, %most.0.i
-  %or.cond.i = select i1 %44, i1 true, i1 %.not24.i
-  br i1 %or.cond.i, label %"$Planning.grow.exit", label %whilebody.i
+  %world_size.0.i = shl i32 %world_size.033.i, 1
+  %59 = load i8, ptr %49, align 1
+  %60 = trunc i8 %59 to i1
+  %.not24.i = icmp sgt i32 %world_size.0.i, %most.0.i
+  %or.cond.i = select i1 %60, i1 true, i1 %.not24.i
+  br i1 %or.cond.i, label %"$Planning.grow.exit", label %whilebody.i41
 
-"$Planning.grow.exit":                            ; preds = %whilebody.i, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i", %then8.i
-  %common.ret.op.i30 = phi i32 [ 0, %then8.i ], [ %30, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i" ], [ %35, %whilebody.i ], [ 0, %merge7.i ]
+"$Planning.grow.exit":                            ; preds = %whilebody.i41, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i40", %then8.i
+  %common.ret.op.i37 = phi i32 [ 0, %then8.i ], [ %47, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i40" ], [ %52, %whilebody.i41 ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
   call void @llvm.lifetime.end.p0(i64 1032, ptr nonnull %larger.i)
   br label %common.ret
@@ -40966,13 +41040,11 @@ then.i38.i:                                       ; preds = %"$Library.describe_
 
 define internal fastcc i32 @"$Planning.make"(ptr nocapture readonly %0, i32 %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i82.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i72.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i62.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i.i.i.i = alloca [1024 x i8], align 1
-  %unbound.i.i = alloca %17, align 8
-  %layout.i.i = alloca %102, align 8
-  %raw.i.i83.i = alloca [1024 x i8], align 1
+  %raw.i.i82.i.i = alloca [1024 x i8], align 1
+  %raw.i.i72.i.i = alloca [1024 x i8], align 1
+  %raw.i.i62.i.i = alloca [1024 x i8], align 1
+  %raw.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i93.i = alloca [1024 x i8], align 1
   %raw.i63.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %wanted = alloca %95, align 8
@@ -41028,15 +41100,14 @@ then2.i:                                          ; preds = %merge.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i, %merge.i
-  %35 = phi i32 [ %30, %merge.i ], [ %34, %then2.i ]
-  %36 = getelementptr i8, ptr %2, i64 272
-  %37 = load i32, ptr %36, align 4
-  %38 = icmp slt i32 %37, 1
-  %39 = getelementptr i8, ptr %14, i64 12
-  %40 = load i32, ptr %39, align 4
-  %41 = icmp eq i32 %40, 0
-  %.not68.i.i = xor i1 %41, true
-  %brmerge.i.i = select i1 %38, i1 true, i1 %.not68.i.i
+  %35 = getelementptr i8, ptr %2, i64 272
+  %36 = load i32, ptr %35, align 4
+  %37 = icmp slt i32 %36, 1
+  %38 = getelementptr i8, ptr %14, i64 12
+  %39 = load i32, ptr %38, align 4
+  %40 = icmp eq i32 %39, 0
+  %.not68.i.i = xor i1 %40, true
+  %brmerge.i.i = select i1 %37, i1 true, i1 %.not68.i.i
   br i1 %brmerge.i.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %merge1.i
@@ -41044,454 +41115,412 @@ then.i.i:                                         ; preds = %merge1.i
   br i1 %.not61.i.i, label %"$Plan.make.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %42 = getelementptr i8, ptr %14, i64 60
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr %42)
+  %41 = getelementptr i8, ptr %14, i64 60
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr %41)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %44, i64 1023)
-  %45 = icmp sgt i64 %44, 0
-  br i1 %45, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
+  %44 = icmp sgt i64 %43, 0
+  br i1 %44, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
-  %46 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %46, align 1
-  %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %48 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %48, i64 %47)
+  %45 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %45, align 1
+  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %47 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %47, i64 %46)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$Plan.make.exit"
 
 merge.i.i:                                        ; preds = %merge1.i
-  %.mux.i.i = select i1 %38, i1 %41, i1 false
-  %.not56.i.i = icmp eq i32 %37, 0
+  %.mux.i.i = select i1 %37, i1 %40, i1 false
+  %.not56.i.i = icmp eq i32 %36, 0
   %or.cond.i.i = or i1 %.not56.i.i, %.mux.i.i
   br i1 %or.cond.i.i, label %and.end.i.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %merge.i.i
-  %49 = getelementptr i8, ptr %2, i64 280
-  %50 = load i32, ptr %49, align 4
-  %51 = icmp eq i32 %50, 0
-  %52 = zext i1 %51 to i8
+  %48 = getelementptr i8, ptr %2, i64 280
+  %49 = load i32, ptr %48, align 4
+  %50 = icmp eq i32 %49, 0
+  %51 = zext i1 %50 to i8
   br label %and.end.i.i
 
 and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge.i.i
-  %53 = phi i8 [ 0, %merge.i.i ], [ %52, %and.rhs.i.i ]
-  %54 = getelementptr i8, ptr %2, i64 329
-  store i8 %53, ptr %54, align 1
-  %55 = load ptr, ptr %2, align 8, !noalias !33
-  %56 = getelementptr i8, ptr %2, i64 336
-  %57 = getelementptr i8, ptr %14, i64 48
-  %58 = load i32, ptr %57, align 4
-  %.not57.i.i = icmp eq i32 %58, 0
+  %52 = phi i8 [ 0, %merge.i.i ], [ %51, %and.rhs.i.i ]
+  %53 = getelementptr i8, ptr %2, i64 329
+  store i8 %52, ptr %53, align 1
+  %54 = load ptr, ptr %2, align 8, !noalias !33
+  %55 = getelementptr i8, ptr %2, i64 336
+  %56 = getelementptr i8, ptr %14, i64 48
+  %57 = load i32, ptr %56, align 4
+  %.not57.i.i = icmp eq i32 %57, 0
   br i1 %.not57.i.i, label %and.end6.i.i, label %and.rhs5.i.i
 
 and.rhs5.i.i:                                     ; preds = %and.end.i.i
-  %59 = getelementptr i8, ptr %55, i64 168
-  %60 = load i32, ptr %59, align 4
-  %61 = icmp sgt i32 %60, 0
-  br i1 %61, label %and.lhs.true.i.i.i, label %and.end6.i.i
+  %58 = getelementptr i8, ptr %54, i64 168
+  %59 = load i32, ptr %58, align 4
+  %60 = icmp sgt i32 %59, 0
+  br i1 %60, label %and.lhs.true.i.i.i, label %and.end6.i.i
 
 and.rhs.i62.i.i:                                  ; preds = %and.lhs.true.i.i.i
-  %62 = getelementptr i8, ptr %55, i64 172
-  %.val4.i.i.i = load i32, ptr %62, align 4
-  %63 = mul i32 %.val4.i.i.i, %60
-  %64 = icmp eq i32 %63, %.val4.i.i.i
-  %65 = zext i1 %64 to i8
+  %61 = getelementptr i8, ptr %54, i64 172
+  %.val4.i.i.i = load i32, ptr %61, align 4
+  %62 = mul i32 %.val4.i.i.i, %59
+  %63 = icmp eq i32 %62, %.val4.i.i.i
+  %64 = zext i1 %63 to i8
   br label %and.end6.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.rhs5.i.i
-  %66 = getelementptr i8, ptr %55, i64 100
-  %.val5.i.i.i = load i32, ptr %66, align 4
-  %67 = getelementptr i8, ptr %55, i64 156
-  %.val6.i.i.i = load i32, ptr %67, align 4
-  %68 = icmp slt i32 %.val6.i.i.i, %.val5.i.i.i
-  br i1 %68, label %and.rhs.i62.i.i, label %and.end6.i.i
+  %65 = getelementptr i8, ptr %54, i64 100
+  %.val5.i.i.i = load i32, ptr %65, align 4
+  %66 = getelementptr i8, ptr %54, i64 156
+  %.val6.i.i.i = load i32, ptr %66, align 4
+  %67 = icmp slt i32 %.val6.i.i.i, %.val5.i.i.i
+  br i1 %67, label %and.rhs.i62.i.i, label %and.end6.i.i
 
 and.end6.i.i:                                     ; preds = %and.lhs.true.i.i.i, %and.rhs.i62.i.i, %and.rhs5.i.i, %and.end.i.i
-  %69 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.rhs5.i.i ], [ %65, %and.rhs.i62.i.i ]
-  store i8 %69, ptr %56, align 1
-  %70 = getelementptr i8, ptr %14, i64 52
-  %71 = load i32, ptr %70, align 4
-  %72 = icmp ne i32 %71, 0
-  %73 = zext i1 %72 to i8
-  %74 = getelementptr i8, ptr %2, i64 344
-  store i8 %73, ptr %74, align 1
-  %75 = getelementptr i8, ptr %14, i64 56
-  %76 = load i32, ptr %75, align 4
-  %77 = getelementptr i8, ptr %2, i64 340
-  store i32 %76, ptr %77, align 4
-  %78 = getelementptr i8, ptr %2, i64 276
-  %79 = load i32, ptr %78, align 4
-  %80 = icmp sgt i32 %79, 0
-  br i1 %80, label %or.end.i.i, label %or.rhs.i.i
+  %68 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.rhs5.i.i ], [ %64, %and.rhs.i62.i.i ]
+  store i8 %68, ptr %55, align 1
+  %69 = getelementptr i8, ptr %14, i64 52
+  %70 = load i32, ptr %69, align 4
+  %71 = icmp ne i32 %70, 0
+  %72 = zext i1 %71 to i8
+  %73 = getelementptr i8, ptr %2, i64 344
+  store i8 %72, ptr %73, align 1
+  %74 = getelementptr i8, ptr %14, i64 56
+  %75 = load i32, ptr %74, align 4
+  %76 = getelementptr i8, ptr %2, i64 340
+  store i32 %75, ptr %76, align 4
+  %77 = getelementptr i8, ptr %2, i64 276
+  %78 = load i32, ptr %77, align 4
+  %79 = icmp sgt i32 %78, 0
+  br i1 %79, label %or.end.i.i, label %or.rhs.i.i
 
 or.rhs.i.i:                                       ; preds = %and.end6.i.i
-  %81 = icmp slt i32 %79, 0
-  br i1 %81, label %and.rhs7.i.i, label %or.end.i.i
+  %80 = icmp slt i32 %78, 0
+  br i1 %80, label %and.rhs7.i.i, label %or.end.i.i
 
 and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
-  %82 = getelementptr i8, ptr %14, i64 44
-  %83 = load i32, ptr %82, align 4
-  %84 = icmp ne i32 %83, 0
-  %85 = zext i1 %84 to i8
+  %81 = getelementptr i8, ptr %14, i64 44
+  %82 = load i32, ptr %81, align 4
+  %83 = icmp ne i32 %82, 0
+  %84 = zext i1 %83 to i8
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
-  %86 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %85, %and.rhs7.i.i ]
-  %87 = getelementptr i8, ptr %2, i64 330
-  store i8 %86, ptr %87, align 1
-  %88 = getelementptr i8, ptr %2, i64 308
-  %89 = load i32, ptr %88, align 4
-  %90 = getelementptr i8, ptr %2, i64 332
-  store i32 %89, ptr %90, align 4
-  %91 = icmp slt i32 %89, 0
-  br i1 %91, label %then10.i.i, label %merge9.i.i
+  %85 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %84, %and.rhs7.i.i ]
+  %86 = getelementptr i8, ptr %2, i64 330
+  store i8 %85, ptr %86, align 1
+  %87 = getelementptr i8, ptr %2, i64 308
+  %88 = load i32, ptr %87, align 4
+  %89 = getelementptr i8, ptr %2, i64 332
+  store i32 %88, ptr %89, align 4
+  %90 = icmp slt i32 %88, 0
+  br i1 %90, label %then10.i.i, label %merge9.i.i
 
 then10.i.i:                                       ; preds = %or.end.i.i
-  %92 = getelementptr i8, ptr %14, i64 44
-  %93 = load i32, ptr %92, align 4
-  %.not58.i.i = icmp eq i32 %93, 0
-  %94 = select i1 %.not58.i.i, i32 0, i32 80
-  store i32 %94, ptr %90, align 4
+  %91 = getelementptr i8, ptr %14, i64 44
+  %92 = load i32, ptr %91, align 4
+  %.not58.i.i = icmp eq i32 %92, 0
+  %93 = select i1 %.not58.i.i, i32 0, i32 80
+  store i32 %93, ptr %89, align 4
   br label %merge9.i.i
 
 merge9.i.i:                                       ; preds = %then10.i.i, %or.end.i.i
-  %95 = getelementptr i8, ptr %14, i64 40
-  %96 = load i32, ptr %95, align 4
-  %97 = icmp sgt i32 %96, 0
-  br i1 %97, label %and.lhs.true15.i.i, label %merge5.i
+  %94 = getelementptr i8, ptr %14, i64 40
+  %95 = load i32, ptr %94, align 4
+  %96 = icmp sgt i32 %95, 0
+  br i1 %96, label %and.lhs.true15.i.i, label %merge5.i
 
 then13.i.i:                                       ; preds = %and.lhs.true15.i.i
   %.not60.i.i = icmp eq ptr %3, null
   br i1 %.not60.i.i, label %"$Plan.make.exit", label %then18.i.i
 
 and.lhs.true15.i.i:                               ; preds = %merge9.i.i
-  %98 = getelementptr i8, ptr %2, i64 208
-  %99 = load i32, ptr %98, align 4
-  %100 = srem i32 %99, %96
-  %.not59.i.i = icmp eq i32 %100, 0
+  %97 = getelementptr i8, ptr %2, i64 208
+  %98 = load i32, ptr %97, align 4
+  %99 = srem i32 %98, %95
+  %.not59.i.i = icmp eq i32 %99, 0
   br i1 %.not59.i.i, label %merge5.i, label %then13.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
-  %101 = getelementptr i8, ptr %14, i64 60
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i32 %99, ptr %101, i32 %96)
+  %100 = getelementptr i8, ptr %14, i64 60
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i32 %98, ptr %100, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
-  %103 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %103, i64 1023)
-  %104 = icmp sgt i64 %103, 0
-  br i1 %104, label %then2.i.i65.i.i, label %"$printable.clean.exit66.i.i"
+  %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %102, i64 1023)
+  %103 = icmp sgt i64 %102, 0
+  br i1 %103, label %then2.i.i65.i.i, label %"$printable.clean.exit66.i.i"
 
 then2.i.i65.i.i:                                  ; preds = %then18.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i63.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i64.i.i, i1 false)
   br label %"$printable.clean.exit66.i.i"
 
 "$printable.clean.exit66.i.i":                    ; preds = %then2.i.i65.i.i, %then18.i.i
-  %105 = getelementptr i8, ptr %raw.i63.i.i, i64 %spec.select.i.i64.i.i
-  store i8 0, ptr %105, align 1
-  %106 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i63.i.i)
-  %107 = ptrtoint ptr %raw.i63.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %107, i64 %106)
+  %104 = getelementptr i8, ptr %raw.i63.i.i, i64 %spec.select.i.i64.i.i
+  store i8 0, ptr %104, align 1
+  %105 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i63.i.i)
+  %106 = ptrtoint ptr %raw.i63.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %106, i64 %105)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true15.i.i, %merge9.i.i
-  %108 = getelementptr i8, ptr %2, i64 248
-  %109 = load i64, ptr %108, align 8
-  %110 = getelementptr i8, ptr %2, i64 352
-  store i64 %109, ptr %110, align 8
-  %111 = getelementptr i8, ptr %14, i64 24
-  %112 = load i64, ptr %111, align 8
-  %113 = icmp sgt i64 %109, %112
-  br i1 %113, label %then.i86.i, label %merge.i84.i
+  %107 = getelementptr i8, ptr %2, i64 248
+  %108 = load i64, ptr %107, align 8
+  %109 = getelementptr i8, ptr %2, i64 352
+  store i64 %108, ptr %109, align 8
+  %110 = getelementptr i8, ptr %14, i64 24
+  %111 = load i64, ptr %110, align 8
+  %112 = icmp sgt i64 %108, %111
+  br i1 %112, label %then.i96.i, label %merge.i94.i
 
-then.i86.i:                                       ; preds = %merge5.i
+then.i96.i:                                       ; preds = %merge5.i
   %.not.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i87.i
+  br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i97.i
 
-then2.i87.i:                                      ; preds = %then.i86.i
-  %114 = getelementptr i8, ptr %14, i64 60
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %109, ptr %114, i64 %112)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i83.i)
-  %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i88.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
-  %117 = icmp sgt i64 %116, 0
-  br i1 %117, label %then2.i.i.i90.i, label %"$printable.clean.exit.i89.i"
+then2.i97.i:                                      ; preds = %then.i96.i
+  %113 = getelementptr i8, ptr %14, i64 60
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %108, ptr %113, i64 %111)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
+  %115 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %115, i64 1023)
+  %116 = icmp sgt i64 %115, 0
+  br i1 %116, label %then2.i.i.i100.i, label %"$printable.clean.exit.i99.i"
 
-then2.i.i.i90.i:                                  ; preds = %then2.i87.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i83.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i88.i, i1 false)
-  br label %"$printable.clean.exit.i89.i"
+then2.i.i.i100.i:                                 ; preds = %then2.i97.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i98.i, i1 false)
+  br label %"$printable.clean.exit.i99.i"
 
-"$printable.clean.exit.i89.i":                    ; preds = %then2.i.i.i90.i, %then2.i87.i
-  %118 = getelementptr i8, ptr %raw.i.i83.i, i64 %spec.select.i.i.i88.i
-  store i8 0, ptr %118, align 1
-  %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i83.i)
-  %120 = ptrtoint ptr %raw.i.i83.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %120, i64 %119)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i83.i)
+"$printable.clean.exit.i99.i":                    ; preds = %then2.i.i.i100.i, %then2.i97.i
+  %117 = getelementptr i8, ptr %raw.i.i93.i, i64 %spec.select.i.i.i98.i
+  store i8 0, ptr %117, align 1
+  %118 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i)
+  %119 = ptrtoint ptr %raw.i.i93.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %119, i64 %118)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i93.i)
   br label %"$Plan.make.exit"
 
-merge.i84.i:                                      ; preds = %merge5.i
-  %121 = icmp eq i64 %109, 0
-  br i1 %121, label %then5.i.i, label %merge10.i
+merge.i94.i:                                      ; preds = %merge5.i
+  %120 = icmp eq i64 %108, 0
+  br i1 %120, label %then5.i.i, label %merge10.i
 
-then5.i.i:                                        ; preds = %merge.i84.i
-  %122 = getelementptr i8, ptr %2, i64 292
-  %123 = load i32, ptr %122, align 4
-  %124 = icmp eq i32 %123, 0
-  br i1 %124, label %then8.i.i, label %merge7.i.i
+then5.i.i:                                        ; preds = %merge.i94.i
+  %121 = getelementptr i8, ptr %2, i64 292
+  %122 = load i32, ptr %121, align 4
+  %123 = icmp eq i32 %122, 0
+  br i1 %123, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %then5.i.i
-  %125 = load i8, ptr %21, align 1
-  %126 = trunc i8 %125 to i1
-  %127 = select i1 %126, i32 90, i32 97
+  %124 = load i8, ptr %21, align 1
+  %125 = trunc i8 %124 to i1
+  %126 = select i1 %125, i32 90, i32 97
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then8.i.i, %then5.i.i
-  %hundredths.0.i.i = phi i32 [ %127, %then8.i.i ], [ %123, %then5.i.i ]
-  %128 = sdiv i64 %112, 100
-  %129 = sext i32 %hundredths.0.i.i to i64
-  %130 = mul i64 %128, %129
-  store i64 %130, ptr %110, align 8
+  %hundredths.0.i.i = phi i32 [ %126, %then8.i.i ], [ %122, %then5.i.i ]
+  %127 = sdiv i64 %111, 100
+  %128 = sext i32 %hundredths.0.i.i to i64
+  %129 = mul i64 %127, %128
+  store i64 %129, ptr %109, align 8
   br label %merge10.i
 
-merge10.i:                                        ; preds = %merge7.i.i, %merge.i84.i
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %unbound.i.i)
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %layout.i.i)
-  %131 = load ptr, ptr %20, align 8, !noalias !78
-  %132 = getelementptr i8, ptr %2, i64 172
+merge10.i:                                        ; preds = %merge7.i.i, %merge.i94.i
+  %130 = getelementptr i8, ptr %2, i64 172
+  %131 = load i32, ptr %130, align 4, !noalias !78
+  %132 = getelementptr i8, ptr %2, i64 216
   %133 = load i32, ptr %132, align 4, !noalias !78
-  %134 = getelementptr i8, ptr %2, i64 216
-  %135 = load i32, ptr %134, align 4, !noalias !78
-  %136 = icmp eq i32 %35, 2
-  br i1 %136, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
+  %134 = getelementptr i8, ptr %54, i64 108
+  %135 = load i32, ptr %134, align 4
+  %136 = srem i32 %135, %131
+  %.not.i.i.i = icmp eq i32 %136, 0
+  br i1 %.not.i.i.i, label %merge.i104.i, label %then.i.i.i
 
-and.rhs.i.i.i:                                    ; preds = %merge10.i
-  %137 = getelementptr i8, ptr %55, i64 761
-  %138 = load i8, ptr %137, align 1, !noalias !78
-  %139 = and i8 %138, 1
-  br label %"$Plan.layout.exit.i.i"
+then.i.i.i:                                       ; preds = %merge10.i
+  %.not9.i.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i.i
 
-"$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %merge10.i
-  %140 = phi i8 [ 0, %merge10.i ], [ %139, %and.rhs.i.i.i ]
-  %141 = getelementptr i8, ptr %55, i64 504
-  %142 = getelementptr i8, ptr %55, i64 32
-  store ptr %142, ptr %layout.i.i, align 8
-  %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
-  store ptr %141, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
-  %.sroa.3.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 16
-  store ptr %131, ptr %.sroa.3.0.layout.sroa_idx.i.i, align 8
-  %.sroa.4.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 24
-  store i32 %133, ptr %.sroa.4.0.layout.sroa_idx.i.i, align 8
-  %.sroa.5.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 28
-  store i32 0, ptr %.sroa.5.0.layout.sroa_idx.i.i, align 4
-  %.sroa.6.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 32
-  store i32 %135, ptr %.sroa.6.0.layout.sroa_idx.i.i, align 8
-  %.sroa.7.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 36
-  store i8 %69, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
-  %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
-  store i8 %140, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
-  %143 = getelementptr i8, ptr %55, i64 108
-  %144 = load i32, ptr %143, align 4
-  %145 = srem i32 %144, %133
-  %.not.i.i.i.i = icmp eq i32 %145, 0
-  br i1 %.not.i.i.i.i, label %merge.i.i.i, label %then.i.i.i.i
+then2.i.i.i:                                      ; preds = %then.i.i.i
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.184", i32 %135)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
+  %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
+  %139 = icmp sgt i64 %138, 0
+  br i1 %139, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
-then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.i.i"
-  %.not9.i.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i91.i
+then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i"
 
-then2.i.i.i91.i:                                  ; preds = %then.i.i.i.i
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %133, ptr nonnull @"$string.184", i32 %144)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %147, i64 1023)
-  %148 = icmp sgt i64 %147, 0
-  br i1 %148, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
-
-then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i91.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i"
-
-"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i91.i
-  %149 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %149, align 1
-  %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %151 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %151, i64 %150)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i"
-
-merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
-  %152 = getelementptr i8, ptr %55, i64 112
-  %153 = load i32, ptr %152, align 4
-  %154 = srem i32 %153, %133
-  %.not.i63.i.i.i = icmp eq i32 %154, 0
-  br i1 %.not.i63.i.i.i, label %merge2.i.i.i, label %then.i64.i.i.i
-
-then.i64.i.i.i:                                   ; preds = %merge.i.i.i
-  %.not9.i65.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
-
-then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %133, ptr nonnull @"$string.185", i32 %153)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
-  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %156, i64 1023)
-  %157 = icmp sgt i64 %156, 0
-  br i1 %157, label %then2.i.i.i70.i.i.i, label %"$printable.clean.exit.i68.i.i.i"
-
-then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i68.i.i.i"
-
-"$printable.clean.exit.i68.i.i.i":                ; preds = %then2.i.i.i70.i.i.i, %then2.i66.i.i.i
-  %158 = getelementptr i8, ptr %raw.i.i62.i.i.i, i64 %spec.select.i.i.i67.i.i.i
-  store i8 0, ptr %158, align 1
-  %159 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i.i)
-  %160 = ptrtoint ptr %raw.i.i62.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %160, i64 %159)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i"
-
-merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %161 = getelementptr i8, ptr %55, i64 156
-  %.val60.i.i.i = load i32, ptr %161, align 4
-  %162 = icmp sgt i32 %.val60.i.i.i, 0
-  br i1 %162, label %then7.i.i.i, label %merge6.i.i.i
-
-then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %163 = getelementptr i8, ptr %55, i64 152
-  %164 = load i32, ptr %163, align 4
-  %165 = srem i32 %164, %133
-  %.not.i73.i.i.i = icmp eq i32 %165, 0
-  br i1 %.not.i73.i.i.i, label %merge6.i.i.i, label %then.i74.i.i.i
-
-then.i74.i.i.i:                                   ; preds = %then7.i.i.i
-  %.not9.i75.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
-
-then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %133, ptr nonnull @"$string.188", i32 %164)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
-  %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
-  %168 = icmp sgt i64 %167, 0
-  br i1 %168, label %then2.i.i.i80.i.i.i, label %"$printable.clean.exit.i78.i.i.i"
-
-then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i78.i.i.i"
-
-"$printable.clean.exit.i78.i.i.i":                ; preds = %then2.i.i.i80.i.i.i, %then2.i76.i.i.i
-  %169 = getelementptr i8, ptr %raw.i.i72.i.i.i, i64 %spec.select.i.i.i77.i.i.i
-  store i8 0, ptr %169, align 1
-  %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i.i)
-  %171 = ptrtoint ptr %raw.i.i72.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %171, i64 %170)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i"
-
-merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
-  %172 = getelementptr i8, ptr %55, i64 100
-  %.val58.i.i.i = load i32, ptr %172, align 4
-  %173 = icmp slt i32 %.val60.i.i.i, %.val58.i.i.i
-  br i1 %173, label %merge14.i.i.i, label %merge.i93.i
-
-merge14.i.i.i:                                    ; preds = %merge6.i.i.i
-  %174 = getelementptr i8, ptr %55, i64 168
-  %.val.i.i.i = load i32, ptr %174, align 4
-  %175 = getelementptr i8, ptr %55, i64 172
-  %.val57.i.i.i = load i32, ptr %175, align 4
-  %176 = mul i32 %.val57.i.i.i, %.val.i.i.i
-  %177 = srem i32 %176, %133
-  %.not.i83.i.i.i = icmp eq i32 %177, 0
-  br i1 %.not.i83.i.i.i, label %merge19.i.i.i, label %then.i84.i.i.i
-
-then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
-  %.not9.i85.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
-
-then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %178 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %133, ptr nonnull @"$string.673", i32 %176)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
-  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %179, i64 1023)
-  %180 = icmp sgt i64 %179, 0
-  br i1 %180, label %then2.i.i.i90.i.i.i, label %"$printable.clean.exit.i88.i.i.i"
-
-then2.i.i.i90.i.i.i:                              ; preds = %then2.i86.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i88.i.i.i"
-
-"$printable.clean.exit.i88.i.i.i":                ; preds = %then2.i.i.i90.i.i.i, %then2.i86.i.i.i
-  %181 = getelementptr i8, ptr %raw.i.i82.i.i.i, i64 %spec.select.i.i.i87.i.i.i
-  store i8 0, ptr %181, align 1
-  %182 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i.i)
-  %183 = ptrtoint ptr %raw.i.i82.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %183, i64 %182)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
-  br label %"$Plan.measure_weights.exit.thread.i"
-
-merge19.i.i.i:                                    ; preds = %merge14.i.i.i
-  %184 = icmp eq i32 %135, 2
-  br i1 %184, label %then24.i.i.i, label %merge23.i.i.i
-
-then24.i.i.i:                                     ; preds = %merge19.i.i.i
-  %185 = getelementptr i8, ptr %55, i64 160
-  %186 = load i32, ptr %185, align 4
-  %187 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.674", i32 %186, i32 %133, ptr %3)
-  br label %"$Layout.check.exit.i.i"
-
-merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %188 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.675", i32 %.val57.i.i.i, i32 %133, ptr %3)
-  br label %"$Layout.check.exit.i.i"
-
-"$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
-  %common.ret.op.i.i.i = phi i32 [ %187, %then24.i.i.i ], [ %188, %merge23.i.i.i ]
-  %.not.i94.i = icmp eq i32 %common.ret.op.i.i.i, 0
-  br i1 %.not.i94.i, label %merge.i93.i, label %"$Plan.measure_weights.exit.thread.i"
-
-merge.i93.i:                                      ; preds = %"$Layout.check.exit.i.i", %merge6.i.i.i
-  %189 = getelementptr i8, ptr %2, i64 392
-  %190 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout.i.i, ptr null, ptr nonnull %unbound.i.i, ptr %189, ptr %3)
-  %.not12.i.i = icmp eq i32 %190, 0
-  br i1 %.not12.i.i, label %merge15.i, label %"$Plan.measure_weights.exit.thread.i"
-
-"$Plan.measure_weights.exit.thread.i":            ; preds = %merge.i93.i, %"$Layout.check.exit.i.i", %"$printable.clean.exit.i88.i.i.i", %then.i84.i.i.i, %"$printable.clean.exit.i78.i.i.i", %then.i74.i.i.i, %"$printable.clean.exit.i68.i.i.i", %then.i64.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i
-  %common.ret.op.i92.ph.i = phi i32 [ 1, %"$printable.clean.exit.i88.i.i.i" ], [ 1, %then.i84.i.i.i ], [ 1, %"$printable.clean.exit.i78.i.i.i" ], [ 1, %then.i74.i.i.i ], [ 1, %"$printable.clean.exit.i68.i.i.i" ], [ 1, %then.i64.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ %190, %merge.i93.i ], [ 1, %"$Layout.check.exit.i.i" ]
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
+"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
+  %140 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %140, align 1
+  %141 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %142 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %142, i64 %141)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Plan.make.exit"
 
-merge15.i:                                        ; preds = %merge.i93.i
-  %191 = load ptr, ptr %unbound.i.i, align 8
-  call void @free(ptr %191)
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %unbound.i.i)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %layout.i.i)
-  %192 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
-  %.not80.i = icmp eq i32 %192, 0
-  br i1 %.not80.i, label %merge20.i, label %"$Plan.make.exit"
+merge.i104.i:                                     ; preds = %merge10.i
+  %143 = getelementptr i8, ptr %54, i64 112
+  %144 = load i32, ptr %143, align 4
+  %145 = srem i32 %144, %131
+  %.not.i63.i.i = icmp eq i32 %145, 0
+  br i1 %.not.i63.i.i, label %merge2.i.i, label %then.i64.i.i
+
+then.i64.i.i:                                     ; preds = %merge.i104.i
+  %.not9.i65.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
+
+then2.i66.i.i:                                    ; preds = %then.i64.i.i
+  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.185", i32 %144)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
+  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %147, i64 1023)
+  %148 = icmp sgt i64 %147, 0
+  br i1 %148, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
+
+then2.i.i.i70.i.i:                                ; preds = %then2.i66.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i, i1 false)
+  br label %"$printable.clean.exit.i68.i.i"
+
+"$printable.clean.exit.i68.i.i":                  ; preds = %then2.i.i.i70.i.i, %then2.i66.i.i
+  %149 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
+  store i8 0, ptr %149, align 1
+  %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
+  %151 = ptrtoint ptr %raw.i.i62.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %151, i64 %150)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
+  br label %"$Plan.make.exit"
+
+merge2.i.i:                                       ; preds = %merge.i104.i
+  %152 = getelementptr i8, ptr %54, i64 156
+  %.val60.i.i = load i32, ptr %152, align 4
+  %153 = icmp sgt i32 %.val60.i.i, 0
+  br i1 %153, label %then7.i.i, label %merge6.i.i
+
+then7.i.i:                                        ; preds = %merge2.i.i
+  %154 = getelementptr i8, ptr %54, i64 152
+  %155 = load i32, ptr %154, align 4
+  %156 = srem i32 %155, %131
+  %.not.i73.i.i = icmp eq i32 %156, 0
+  br i1 %.not.i73.i.i, label %merge6.i.i, label %then.i74.i.i
+
+then.i74.i.i:                                     ; preds = %then7.i.i
+  %.not9.i75.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
+
+then2.i76.i.i:                                    ; preds = %then.i74.i.i
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.188", i32 %155)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
+  %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %158, i64 1023)
+  %159 = icmp sgt i64 %158, 0
+  br i1 %159, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
+
+then2.i.i.i80.i.i:                                ; preds = %then2.i76.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i, i1 false)
+  br label %"$printable.clean.exit.i78.i.i"
+
+"$printable.clean.exit.i78.i.i":                  ; preds = %then2.i.i.i80.i.i, %then2.i76.i.i
+  %160 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
+  store i8 0, ptr %160, align 1
+  %161 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
+  %162 = ptrtoint ptr %raw.i.i72.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %162, i64 %161)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
+  br label %"$Plan.make.exit"
+
+merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
+  %163 = getelementptr i8, ptr %54, i64 100
+  %.val58.i.i = load i32, ptr %163, align 4
+  %164 = icmp slt i32 %.val60.i.i, %.val58.i.i
+  br i1 %164, label %merge14.i.i, label %merge15.i
+
+merge14.i.i:                                      ; preds = %merge6.i.i
+  %165 = getelementptr i8, ptr %54, i64 168
+  %.val.i.i = load i32, ptr %165, align 4
+  %166 = getelementptr i8, ptr %54, i64 172
+  %.val57.i.i = load i32, ptr %166, align 4
+  %167 = mul i32 %.val57.i.i, %.val.i.i
+  %168 = srem i32 %167, %131
+  %.not.i83.i.i = icmp eq i32 %168, 0
+  br i1 %.not.i83.i.i, label %merge19.i.i, label %then.i84.i.i
+
+then.i84.i.i:                                     ; preds = %merge14.i.i
+  %.not9.i85.i.i = icmp eq ptr %3, null
+  br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
+
+then2.i86.i.i:                                    ; preds = %then.i84.i.i
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.673", i32 %167)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
+  %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %170, i64 1023)
+  %171 = icmp sgt i64 %170, 0
+  br i1 %171, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
+
+then2.i.i.i90.i.i:                                ; preds = %then2.i86.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i, i1 false)
+  br label %"$printable.clean.exit.i88.i.i"
+
+"$printable.clean.exit.i88.i.i":                  ; preds = %then2.i.i.i90.i.i, %then2.i86.i.i
+  %172 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
+  store i8 0, ptr %172, align 1
+  %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
+  %174 = ptrtoint ptr %raw.i.i82.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %174, i64 %173)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
+  br label %"$Plan.make.exit"
+
+merge19.i.i:                                      ; preds = %merge14.i.i
+  %175 = icmp eq i32 %133, 2
+  br i1 %175, label %then24.i.i, label %merge23.i.i
+
+then24.i.i:                                       ; preds = %merge19.i.i
+  %176 = getelementptr i8, ptr %54, i64 160
+  %177 = load i32, ptr %176, align 4
+  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.674", i32 %177, i32 %131, ptr %3)
+  br label %"$Layout.check.exit.i"
+
+merge23.i.i:                                      ; preds = %merge19.i.i
+  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.675", i32 %.val57.i.i, i32 %131, ptr %3)
+  br label %"$Layout.check.exit.i"
+
+"$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
+  %common.ret.op.i103.i = phi i32 [ %178, %then24.i.i ], [ %179, %merge23.i.i ]
+  %.not88.i = icmp eq i32 %common.ret.op.i103.i, 0
+  br i1 %.not88.i, label %merge15.i, label %"$Plan.make.exit"
+
+merge15.i:                                        ; preds = %"$Layout.check.exit.i", %merge6.i.i
+  %180 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not89.i = icmp eq i32 %180, 0
+  br i1 %.not89.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %193 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not81.i = icmp eq i32 %193, 0
-  br i1 %.not81.i, label %merge25.i, label %"$Plan.make.exit"
+  %181 = call fastcc i32 @"$Plan.measure_weights"(ptr nonnull %2, ptr %3)
+  %.not90.i = icmp eq i32 %181, 0
+  br i1 %.not90.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
-  %194 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not82.i = icmp eq i32 %194, 0
-  br i1 %.not82.i, label %merge30.i, label %"$Plan.make.exit"
+  %182 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not91.i = icmp eq i32 %182, 0
+  br i1 %.not91.i, label %merge30.i, label %"$Plan.make.exit"
 
 merge30.i:                                        ; preds = %merge25.i
+  %183 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not92.i = icmp eq i32 %183, 0
+  br i1 %.not92.i, label %merge35.i, label %"$Plan.make.exit"
+
+merge35.i:                                        ; preds = %merge30.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit66.i.i", %then.i86.i, %"$printable.clean.exit.i89.i", %"$Plan.measure_weights.exit.thread.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i
-  %common.ret.op.i = phi i32 [ 0, %merge30.i ], [ %25, %entry ], [ %192, %merge15.i ], [ %193, %merge20.i ], [ 1, %merge25.i ], [ 3, %then.i86.i ], [ 3, %"$printable.clean.exit.i89.i" ], [ %common.ret.op.i92.ph.i, %"$Plan.measure_weights.exit.thread.i" ], [ 1, %"$printable.clean.exit66.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit66.i.i", %then.i96.i, %"$printable.clean.exit.i99.i", %then.i.i.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i", %"$Layout.check.exit.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
+  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %25, %entry ], [ 1, %"$Layout.check.exit.i" ], [ %180, %merge15.i ], [ %181, %merge20.i ], [ %182, %merge25.i ], [ 1, %merge30.i ], [ 3, %then.i96.i ], [ 3, %"$printable.clean.exit.i99.i" ], [ 1, %"$printable.clean.exit66.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i88.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -41533,10 +41562,414 @@ common.ret:                                       ; preds = %entry, %"$printable
   ret i32 %common.ret.op
 }
 
+define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
+entry:
+  %raw.i = alloca [1024 x i8], align 1
+  %cache = alloca %21, align 8
+  %2 = load ptr, ptr %0, align 8, !noalias !81
+  %3 = getelementptr i8, ptr %0, i64 172
+  %4 = load i32, ptr %3, align 4, !noalias !84
+  %5 = getelementptr i8, ptr %0, i64 324
+  %6 = load i32, ptr %5, align 4, !noalias !81
+  %7 = getelementptr i8, ptr %2, i64 100
+  %8 = load i32, ptr %7, align 4, !noalias !81
+  %9 = getelementptr i8, ptr %0, i64 208
+  %10 = load i32, ptr %9, align 4, !noalias !81
+  %11 = getelementptr i8, ptr %2, i64 112
+  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !81
+  %12 = sdiv i32 %layout.val.val.i, %4
+  %13 = getelementptr i8, ptr %2, i64 116
+  %14 = load i32, ptr %13, align 4, !noalias !81
+  %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
+  store i32 %6, ptr %cache, align 8
+  %.sroa.2.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 4
+  store i32 %8, ptr %.sroa.2.0.cache.sroa_idx, align 4
+  %.sroa.3.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 8
+  store i32 1, ptr %.sroa.3.0.cache.sroa_idx, align 8
+  %.sroa.4.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 12
+  store i32 %10, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  %.sroa.5.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 16
+  store i32 %12, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  %.sroa.6.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 20
+  store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %15 = getelementptr i8, ptr %0, i64 8
+  %16 = load ptr, ptr %15, align 8
+  %17 = getelementptr i8, ptr %16, i64 152
+  %18 = load ptr, ptr %17, align 8
+  %19 = getelementptr i8, ptr %0, i64 384
+  %20 = call i32 %18(ptr nonnull %cache, ptr %19)
+  %.not = icmp eq i32 %20, 0
+  br i1 %.not, label %or.lhs.false, label %then
+
+then:                                             ; preds = %or.lhs.false, %entry
+  %.not11 = icmp eq ptr %1, null
+  br i1 %.not11, label %common.ret, label %then2
+
+or.lhs.false:                                     ; preds = %entry
+  %21 = load i64, ptr %19, align 8
+  %22 = icmp slt i64 %21, 1
+  br i1 %22, label %then, label %common.ret
+
+then2:                                            ; preds = %then
+  %23 = load i32, ptr %5, align 4
+  %24 = icmp ult i32 %23, 32
+  br i1 %24, label %switch.hole_check, label %merge53.i
+
+merge53.i:                                        ; preds = %switch.hole_check, %then2
+  %25 = icmp eq i32 %23, 32
+  %spec.select.i = select i1 %25, ptr @"$string.531", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).547.exit"
+
+switch.hole_check:                                ; preds = %then2
+  %switch.shifted = lshr i32 -1048569, %23
+  %switch.lobit = trunc i32 %switch.shifted to i1
+  br i1 %switch.lobit, label %switch.lookup, label %merge53.i
+
+switch.lookup:                                    ; preds = %switch.hole_check
+  %26 = zext nneg i32 %23 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
+  %switch.load = load ptr, ptr %switch.gep, align 8
+  br label %"$anon (./terra/base/codes.t:4).547.exit"
+
+"$anon (./terra/base/codes.t:4).547.exit":        ; preds = %switch.lookup, %merge53.i
+  %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
+  %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.676", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
+  %32 = icmp sgt i64 %31, 0
+  br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).547.exit"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).547.exit", %then2.i.i
+  %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %33, align 1
+  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %35 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %35, i64 %34)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+
+common.ret:                                       ; preds = %or.lhs.false, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 4, %then ], [ 4, %"$printable.clean.exit" ], [ 0, %or.lhs.false ]
+  ret i32 %common.ret.op
+}
+
+define internal fastcc i32 @"$Plan.measure_weights"(ptr nocapture %0, ptr %1) unnamed_addr {
+entry:
+  %raw.i.i.i = alloca [1024 x i8], align 1
+  %refusal.i.i = alloca %4, align 8
+  %shape.i = alloca %102, align 8
+  %cache.i = alloca %21, align 8
+  %unbound = alloca %17, align 8
+  %layout = alloca %103, align 8
+  %.fr.i = freeze ptr %1
+  %2 = load ptr, ptr %0, align 8, !noalias !87
+  %3 = getelementptr i8, ptr %0, i64 8
+  %4 = load ptr, ptr %3, align 8, !noalias !87
+  %5 = getelementptr i8, ptr %0, i64 172
+  %6 = load i32, ptr %5, align 4, !noalias !87
+  %7 = getelementptr i8, ptr %0, i64 216
+  %8 = load i32, ptr %7, align 4, !noalias !87
+  %9 = getelementptr i8, ptr %0, i64 336
+  %10 = load i8, ptr %9, align 1, !noalias !87
+  %11 = getelementptr i8, ptr %0, i64 324
+  %12 = load i32, ptr %11, align 4, !noalias !87
+  %13 = icmp eq i32 %12, 2
+  br i1 %13, label %and.rhs.i, label %"$Plan.layout.exit"
+
+and.rhs.i:                                        ; preds = %entry
+  %14 = getelementptr i8, ptr %2, i64 761
+  %15 = load i8, ptr %14, align 1, !noalias !87
+  %16 = and i8 %15, 1
+  br label %"$Plan.layout.exit"
+
+"$Plan.layout.exit":                              ; preds = %entry, %and.rhs.i
+  %17 = phi i8 [ 0, %entry ], [ %16, %and.rhs.i ]
+  %18 = getelementptr i8, ptr %2, i64 504
+  %19 = getelementptr i8, ptr %2, i64 32
+  store ptr %19, ptr %layout, align 8
+  %.sroa.2.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 8
+  store ptr %18, ptr %.sroa.2.0.layout.sroa_idx, align 8
+  %.sroa.3.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 16
+  store ptr %4, ptr %.sroa.3.0.layout.sroa_idx, align 8
+  %.sroa.4.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 24
+  store i32 %6, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %.sroa.5.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 28
+  store i32 0, ptr %.sroa.5.0.layout.sroa_idx, align 4
+  %.sroa.6.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 32
+  store i32 %8, ptr %.sroa.6.0.layout.sroa_idx, align 8
+  %.sroa.7.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 36
+  store i8 %10, ptr %.sroa.7.0.layout.sroa_idx, align 4
+  %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 37
+  store i8 %17, ptr %.sroa.8.0.layout.sroa_idx, align 1
+  %20 = getelementptr i8, ptr %0, i64 392
+  %21 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr nonnull %unbound, ptr %20, ptr %.fr.i)
+  %.not = icmp eq i32 %21, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %"$Plan.layout.exit", %"$Plan.check_layers.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Plan.check_layers.exit" ], [ %21, %"$Plan.layout.exit" ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %"$Plan.layout.exit"
+  call void @llvm.lifetime.start.p0(i64 112, ptr nonnull %shape.i)
+  call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %cache.i)
+  %22 = load ptr, ptr %0, align 8
+  %23 = load i32, ptr %5, align 4
+  %24 = load i32, ptr %11, align 4, !noalias !90
+  %25 = getelementptr i8, ptr %22, i64 100
+  %26 = load i32, ptr %25, align 4
+  %27 = getelementptr i8, ptr %0, i64 208
+  %28 = load i32, ptr %27, align 4, !noalias !90
+  %29 = getelementptr i8, ptr %22, i64 112
+  %layout.val.val.i.i = load i32, ptr %29, align 4, !noalias !90
+  %30 = sdiv i32 %layout.val.val.i.i, %23
+  %31 = getelementptr i8, ptr %22, i64 116
+  %32 = load i32, ptr %31, align 4, !noalias !90
+  %.sroa.7.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 24
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx.i, i8 0, i64 24, i1 false)
+  store i32 %24, ptr %cache.i, align 8
+  %.sroa.2.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 4
+  store i32 %26, ptr %.sroa.2.0.cache.sroa_idx.i, align 4
+  %.sroa.3.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 8
+  store i32 1, ptr %.sroa.3.0.cache.sroa_idx.i, align 8
+  %.sroa.4.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 12
+  store i32 %28, ptr %.sroa.4.0.cache.sroa_idx.i, align 4
+  %.sroa.5.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 16
+  store i32 %30, ptr %.sroa.5.0.cache.sroa_idx.i, align 8
+  %.sroa.6.0.cache.sroa_idx.i = getelementptr inbounds i8, ptr %cache.i, i64 20
+  store i32 %32, ptr %.sroa.6.0.cache.sroa_idx.i, align 4
+  %33 = getelementptr inbounds i8, ptr %unbound, i64 108
+  %34 = load i32, ptr %33, align 4, !noalias !93
+  %35 = getelementptr i8, ptr %22, i64 120
+  %36 = load i32, ptr %35, align 4, !noalias !93
+  %37 = getelementptr i8, ptr %22, i64 104
+  %38 = load i32, ptr %37, align 4, !noalias !93
+  %39 = getelementptr i8, ptr %22, i64 164
+  %40 = load i32, ptr %39, align 4, !noalias !93
+  %41 = getelementptr inbounds i8, ptr %unbound, i64 104
+  %42 = load i32, ptr %41, align 8, !noalias !93
+  %43 = getelementptr inbounds i8, ptr %unbound, i64 8
+  %44 = getelementptr inbounds i8, ptr %unbound, i64 56
+  %.sroa.12.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 56
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(56) %.sroa.12.0.shape.sroa_idx.i, i8 0, i64 56, i1 false)
+  store i32 112, ptr %shape.i, align 8
+  %.sroa.211.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 4
+  store i32 %23, ptr %.sroa.211.0.shape.sroa_idx.i, align 4
+  %.sroa.312.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 8
+  store i32 %34, ptr %.sroa.312.0.shape.sroa_idx.i, align 8
+  %.sroa.413.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 12
+  store i32 %36, ptr %.sroa.413.0.shape.sroa_idx.i, align 4
+  %.sroa.514.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 16
+  store i32 %38, ptr %.sroa.514.0.shape.sroa_idx.i, align 8
+  %.sroa.615.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 20
+  store i32 %40, ptr %.sroa.615.0.shape.sroa_idx.i, align 4
+  %.sroa.716.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 24
+  store i32 %42, ptr %.sroa.716.0.shape.sroa_idx.i, align 8
+  %.sroa.8.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 28
+  store i32 0, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
+  %.sroa.9.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 32
+  store ptr %cache.i, ptr %.sroa.9.0.shape.sroa_idx.i, align 8
+  %.sroa.10.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 40
+  store ptr %43, ptr %.sroa.10.0.shape.sroa_idx.i, align 8
+  %.sroa.11.0.shape.sroa_idx.i = getelementptr inbounds i8, ptr %shape.i, i64 48
+  store ptr %44, ptr %.sroa.11.0.shape.sroa_idx.i, align 8
+  %45 = icmp sgt i32 %26, 0
+  br i1 %45, label %forbody.lr.ph.i, label %"$Plan.check_layers.exit"
+
+forbody.lr.ph.i:                                  ; preds = %merge
+  %46 = getelementptr inbounds i8, ptr %shape.i, i64 64
+  %47 = getelementptr inbounds i8, ptr %shape.i, i64 72
+  %48 = getelementptr inbounds i8, ptr %shape.i, i64 80
+  %49 = getelementptr inbounds i8, ptr %shape.i, i64 88
+  %50 = getelementptr inbounds i8, ptr %shape.i, i64 96
+  %51 = getelementptr inbounds i8, ptr %shape.i, i64 104
+  %.not27.i.i = icmp eq ptr %.fr.i, null
+  %wide.trip.count27.i = zext nneg i32 %26 to i64
+  br i1 %.not27.i.i, label %forbody.us.i, label %forbody.i
+
+forbody.us.i:                                     ; preds = %forbody.lr.ph.i, %forcond.us.i
+  %indvars.iv24.i = phi i64 [ %indvars.iv.next25.i, %forcond.us.i ], [ 0, %forbody.lr.ph.i ]
+  %52 = load ptr, ptr %unbound, align 8
+  %53 = getelementptr %38, ptr %52, i64 %indvars.iv24.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
+  %54 = getelementptr i8, ptr %53, i64 1
+  %55 = load i8, ptr %54, align 1
+  %56 = and i8 %55, 1
+  %57 = zext nneg i8 %56 to i32
+  store i32 %57, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
+  %58 = getelementptr i8, ptr %53, i64 40
+  %59 = getelementptr i8, ptr %53, i64 48
+  %60 = load i32, ptr %59, align 4
+  %61 = icmp sgt i32 %60, 0
+  %62 = select i1 %61, ptr %58, ptr null
+  store ptr %62, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
+  %63 = getelementptr i8, ptr %53, i64 80
+  %64 = getelementptr i8, ptr %53, i64 88
+  %65 = load i32, ptr %64, align 4
+  %66 = icmp sgt i32 %65, 0
+  %67 = select i1 %66, ptr %63, ptr null
+  store ptr %67, ptr %46, align 8
+  %68 = getelementptr i8, ptr %53, i64 120
+  %69 = getelementptr i8, ptr %53, i64 128
+  %70 = load i32, ptr %69, align 4
+  %71 = icmp sgt i32 %70, 0
+  %72 = select i1 %71, ptr %68, ptr null
+  store ptr %72, ptr %47, align 8
+  %73 = getelementptr i8, ptr %53, i64 160
+  %74 = getelementptr i8, ptr %53, i64 168
+  %75 = load i32, ptr %74, align 4
+  %76 = icmp sgt i32 %75, 0
+  %77 = select i1 %76, ptr %73, ptr null
+  store ptr %77, ptr %48, align 8
+  %78 = getelementptr i8, ptr %53, i64 200
+  %79 = getelementptr i8, ptr %53, i64 208
+  %80 = load i32, ptr %79, align 4
+  %81 = icmp sgt i32 %80, 0
+  %82 = select i1 %81, ptr %78, ptr null
+  store ptr %82, ptr %49, align 8
+  %83 = getelementptr i8, ptr %53, i64 248
+  %84 = getelementptr i8, ptr %53, i64 256
+  %85 = load i32, ptr %84, align 4
+  %86 = icmp sgt i32 %85, 0
+  %87 = select i1 %86, ptr %83, ptr null
+  store ptr %87, ptr %50, align 8
+  %88 = getelementptr i8, ptr %53, i64 288
+  %89 = getelementptr i8, ptr %53, i64 296
+  %90 = load i32, ptr %89, align 4
+  %91 = icmp sgt i32 %90, 0
+  %92 = select i1 %91, ptr %88, ptr null
+  store ptr %92, ptr %51, align 8
+  store i8 0, ptr %refusal.i.i, align 8
+  %93 = load ptr, ptr %3, align 8
+  %94 = getelementptr i8, ptr %93, i64 456
+  %95 = load ptr, ptr %94, align 8
+  %96 = call i32 %95(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
+  %.not.i.us.i = icmp eq i32 %96, 0
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
+  br i1 %.not.i.us.i, label %forcond.us.i, label %"$Plan.check_layers.exit"
+
+forcond.us.i:                                     ; preds = %forbody.us.i
+  %indvars.iv.next25.i = add nuw nsw i64 %indvars.iv24.i, 1
+  %exitcond28.not.i = icmp eq i64 %indvars.iv.next25.i, %wide.trip.count27.i
+  br i1 %exitcond28.not.i, label %"$Plan.check_layers.exit", label %forbody.us.i
+
+forbody.i:                                        ; preds = %forbody.lr.ph.i, %"$Plan.check_layer.exit.i"
+  %indvars.iv.i = phi i64 [ %indvars.iv.next.i, %"$Plan.check_layer.exit.i" ], [ 0, %forbody.lr.ph.i ]
+  %97 = load ptr, ptr %unbound, align 8
+  %98 = getelementptr %38, ptr %97, i64 %indvars.iv.i
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i.i)
+  %99 = getelementptr i8, ptr %98, i64 1
+  %100 = load i8, ptr %99, align 1
+  %101 = and i8 %100, 1
+  %102 = zext nneg i8 %101 to i32
+  store i32 %102, ptr %.sroa.8.0.shape.sroa_idx.i, align 4
+  %103 = getelementptr i8, ptr %98, i64 40
+  %104 = getelementptr i8, ptr %98, i64 48
+  %105 = load i32, ptr %104, align 4
+  %106 = icmp sgt i32 %105, 0
+  %107 = select i1 %106, ptr %103, ptr null
+  store ptr %107, ptr %.sroa.12.0.shape.sroa_idx.i, align 8
+  %108 = getelementptr i8, ptr %98, i64 80
+  %109 = getelementptr i8, ptr %98, i64 88
+  %110 = load i32, ptr %109, align 4
+  %111 = icmp sgt i32 %110, 0
+  %112 = select i1 %111, ptr %108, ptr null
+  store ptr %112, ptr %46, align 8
+  %113 = getelementptr i8, ptr %98, i64 120
+  %114 = getelementptr i8, ptr %98, i64 128
+  %115 = load i32, ptr %114, align 4
+  %116 = icmp sgt i32 %115, 0
+  %117 = select i1 %116, ptr %113, ptr null
+  store ptr %117, ptr %47, align 8
+  %118 = getelementptr i8, ptr %98, i64 160
+  %119 = getelementptr i8, ptr %98, i64 168
+  %120 = load i32, ptr %119, align 4
+  %121 = icmp sgt i32 %120, 0
+  %122 = select i1 %121, ptr %118, ptr null
+  store ptr %122, ptr %48, align 8
+  %123 = getelementptr i8, ptr %98, i64 200
+  %124 = getelementptr i8, ptr %98, i64 208
+  %125 = load i32, ptr %124, align 4
+  %126 = icmp sgt i32 %125, 0
+  %127 = select i1 %126, ptr %123, ptr null
+  store ptr %127, ptr %49, align 8
+  %128 = getelementptr i8, ptr %98, i64 248
+  %129 = getelementptr i8, ptr %98, i64 256
+  %130 = load i32, ptr %129, align 4
+  %131 = icmp sgt i32 %130, 0
+  %132 = select i1 %131, ptr %128, ptr null
+  store ptr %132, ptr %50, align 8
+  %133 = getelementptr i8, ptr %98, i64 288
+  %134 = getelementptr i8, ptr %98, i64 296
+  %135 = load i32, ptr %134, align 4
+  %136 = icmp sgt i32 %135, 0
+  %137 = select i1 %136, ptr %133, ptr null
+  store ptr %137, ptr %51, align 8
+  store i8 0, ptr %refusal.i.i, align 8
+  %138 = load ptr, ptr %3, align 8
+  %139 = getelementptr i8, ptr %138, i64 456
+  %140 = load ptr, ptr %139, align 8
+  %141 = call i32 %140(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
+  %.not.i.i = icmp eq i32 %141, 0
+  br i1 %.not.i.i, label %"$Plan.check_layer.exit.i", label %then2.i.i
+
+then2.i.i:                                        ; preds = %forbody.i
+  %142 = load ptr, ptr %0, align 8
+  %143 = getelementptr i8, ptr %142, i64 8
+  %144 = load ptr, ptr %143, align 8
+  %145 = load ptr, ptr %3, align 8
+  %146 = getelementptr i8, ptr %145, i64 8
+  %147 = load ptr, ptr %146, align 8
+  %148 = load i32, ptr %5, align 4
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.679", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
+  %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
+  %151 = icmp sgt i64 %150, 0
+  br i1 %151, label %then2.i.i.i.i, label %"$Plan.check_layer.exit.thread.i"
+
+then2.i.i.i.i:                                    ; preds = %then2.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %.fr.i, i64 %spec.select.i.i.i.i, i1 false)
+  br label %"$Plan.check_layer.exit.thread.i"
+
+"$Plan.check_layer.exit.thread.i":                ; preds = %then2.i.i.i.i, %then2.i.i
+  %152 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %152, align 1
+  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %154 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %.fr.i, i64 1024, i64 %154, i64 %153)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
+  br label %"$Plan.check_layers.exit"
+
+"$Plan.check_layer.exit.i":                       ; preds = %forbody.i
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i.i)
+  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count27.i
+  br i1 %exitcond.not.i, label %"$Plan.check_layers.exit", label %forbody.i
+
+"$Plan.check_layers.exit":                        ; preds = %"$Plan.check_layer.exit.i", %forbody.us.i, %forcond.us.i, %merge, %"$Plan.check_layer.exit.thread.i"
+  %common.ret.op.i = phi i32 [ %141, %"$Plan.check_layer.exit.thread.i" ], [ 0, %merge ], [ %96, %forbody.us.i ], [ 0, %forcond.us.i ], [ 0, %"$Plan.check_layer.exit.i" ]
+  call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %shape.i)
+  call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %cache.i)
+  %155 = load ptr, ptr %unbound, align 8
+  call void @free(ptr %155)
+  br label %common.ret
+}
+
 define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %at = alloca %103, align 8
+  %at = alloca %104, align 8
   %5 = getelementptr i8, ptr %0, i64 16
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
@@ -41565,7 +41998,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.676", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.677", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -41644,18 +42077,18 @@ then.i.i:                                         ; preds = %"$Layout.experts_be
   %common.ret.op.i68.i = phi i32 [ %50, %then.i.i ], [ %48, %"$Layout.experts_begin.exit.i" ]
   %51 = getelementptr i8, ptr %2, i64 104
   store i32 %common.ret.op.i68.i, ptr %51, align 4
-  %.val.i = load ptr, ptr %0, align 8
-  %.val60.i = load i32, ptr %24, align 4
-  %52 = getelementptr i8, ptr %.val.i, i64 76
-  %.val.val.i = load i32, ptr %52, align 4
-  %53 = sdiv i32 %.val.val.i, %.val60.i
-  %54 = getelementptr i8, ptr %2, i64 108
-  store i32 %53, ptr %54, align 4
   %.val61.i = load ptr, ptr %0, align 8
   %.val62.i = load i32, ptr %24, align 4
-  %55 = getelementptr i8, ptr %.val61.i, i64 80
-  %.val61.val.i = load i32, ptr %55, align 4
-  %56 = sdiv i32 %.val61.val.i, %.val62.i
+  %52 = getelementptr i8, ptr %.val61.i, i64 76
+  %.val61.val.i = load i32, ptr %52, align 4
+  %53 = sdiv i32 %.val61.val.i, %.val62.i
+  %54 = getelementptr i8, ptr %2, i64 108
+  store i32 %53, ptr %54, align 4
+  %.val.i = load ptr, ptr %0, align 8
+  %.val60.i = load i32, ptr %24, align 4
+  %55 = getelementptr i8, ptr %.val.i, i64 80
+  %.val.val.i = load i32, ptr %55, align 4
+  %56 = sdiv i32 %.val.val.i, %.val60.i
   %57 = getelementptr i8, ptr %2, i64 112
   store i32 %56, ptr %57, align 4
   %58 = load i32, ptr %24, align 4
@@ -41795,16 +42228,16 @@ forbody.i:                                        ; preds = %merge11.i, %forbody
   %141 = zext i1 %140 to i8
   store i8 %141, ptr %135, align 1
   %142 = load ptr, ptr %0, align 8
-  %.val33.i.i.i = load i32, ptr %24, align 4
+  %.val35.i.i.i = load i32, ptr %24, align 4
   %143 = getelementptr i8, ptr %142, i64 76
-  %.val32.val.i.i.i = load i32, ptr %143, align 4
-  %144 = sdiv i32 %.val32.val.i.i.i, %.val33.i.i.i
+  %.val34.val.i.i.i = load i32, ptr %143, align 4
+  %144 = sdiv i32 %.val34.val.i.i.i, %.val35.i.i.i
   %145 = getelementptr i8, ptr %142, i64 84
   %146 = load i32, ptr %145, align 4
   %147 = mul i32 %146, %144
   %148 = getelementptr i8, ptr %142, i64 80
-  %.val34.val.i.i.i = load i32, ptr %148, align 4
-  %149 = sdiv i32 %.val34.val.i.i.i, %.val33.i.i.i
+  %.val32.val.i.i.i = load i32, ptr %148, align 4
+  %149 = sdiv i32 %.val32.val.i.i.i, %.val35.i.i.i
   %150 = shl i32 %149, 1
   %151 = add i32 %150, %144
   %152 = mul i32 %151, %146
@@ -42133,7 +42566,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.677", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.678", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -42236,7 +42669,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.677", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.678", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -42293,106 +42726,6 @@ then2:                                            ; preds = %merge
   %52 = getelementptr i8, ptr %2, i64 24
   store ptr %47, ptr %52, align 8
   br label %common.ret
-}
-
-define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
-entry:
-  %raw.i = alloca [1024 x i8], align 1
-  %cache = alloca %21, align 8
-  %2 = load ptr, ptr %0, align 8, !noalias !81
-  %3 = getelementptr i8, ptr %0, i64 172
-  %4 = load i32, ptr %3, align 4, !noalias !84
-  %5 = getelementptr i8, ptr %0, i64 324
-  %6 = load i32, ptr %5, align 4, !noalias !81
-  %7 = getelementptr i8, ptr %2, i64 100
-  %8 = load i32, ptr %7, align 4, !noalias !81
-  %9 = getelementptr i8, ptr %0, i64 208
-  %10 = load i32, ptr %9, align 4, !noalias !81
-  %11 = getelementptr i8, ptr %2, i64 112
-  %layout.val.val.i = load i32, ptr %11, align 4, !noalias !81
-  %12 = sdiv i32 %layout.val.val.i, %4
-  %13 = getelementptr i8, ptr %2, i64 116
-  %14 = load i32, ptr %13, align 4, !noalias !81
-  %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
-  store i32 %6, ptr %cache, align 8
-  %.sroa.2.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 4
-  store i32 %8, ptr %.sroa.2.0.cache.sroa_idx, align 4
-  %.sroa.3.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 8
-  store i32 1, ptr %.sroa.3.0.cache.sroa_idx, align 8
-  %.sroa.4.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 12
-  store i32 %10, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %.sroa.5.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 16
-  store i32 %12, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %.sroa.6.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 20
-  store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %15 = getelementptr i8, ptr %0, i64 8
-  %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %16, i64 152
-  %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 384
-  %20 = call i32 %18(ptr nonnull %cache, ptr %19)
-  %.not = icmp eq i32 %20, 0
-  br i1 %.not, label %or.lhs.false, label %then
-
-then:                                             ; preds = %or.lhs.false, %entry
-  %.not11 = icmp eq ptr %1, null
-  br i1 %.not11, label %common.ret, label %then2
-
-or.lhs.false:                                     ; preds = %entry
-  %21 = load i64, ptr %19, align 8
-  %22 = icmp slt i64 %21, 1
-  br i1 %22, label %then, label %common.ret
-
-then2:                                            ; preds = %then
-  %23 = load i32, ptr %5, align 4
-  %24 = icmp ult i32 %23, 32
-  br i1 %24, label %switch.hole_check, label %merge53.i
-
-merge53.i:                                        ; preds = %switch.hole_check, %then2
-  %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
-
-switch.hole_check:                                ; preds = %then2
-  %switch.shifted = lshr i32 -1048569, %23
-  %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i
-
-switch.lookup:                                    ; preds = %switch.hole_check
-  %26 = zext nneg i32 %23 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
-  %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
-
-"$anon (./terra/base/codes.t:4).547.exit":        ; preds = %switch.lookup, %merge53.i
-  %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.678", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
-  %32 = icmp sgt i64 %31, 0
-  br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
-
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).547.exit"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
-  br label %"$printable.clean.exit"
-
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).547.exit", %then2.i.i
-  %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %33, align 1
-  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %35 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %35, i64 %34)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
-  br label %common.ret
-
-common.ret:                                       ; preds = %or.lhs.false, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 4, %then ], [ 4, %"$printable.clean.exit" ], [ 0, %or.lhs.false ]
-  ret i32 %common.ret.op
 }
 
 define internal fastcc i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) unnamed_addr {
@@ -42543,8 +42876,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).682.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).682.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).683.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).683.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -42618,7 +42951,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).682.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).683.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -42632,9 +42965,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).682.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).683.exit"
 
-"$anon (./terra/plan/sizes.t:37).682.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).683.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -42648,7 +42981,7 @@ define internal fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) unnamed_addr
 entry:
   %unbound.i = alloca %18, align 8
   %raw.i.i = alloca [1024 x i8], align 1
-  %shape = alloca %104, align 8
+  %shape = alloca %105, align 8
   %2 = getelementptr i8, ptr %0, i64 92
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 0
@@ -42702,7 +43035,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %32 = getelementptr i8, ptr %0, i64 172
   %33 = load i32, ptr %32, align 4
   %34 = getelementptr i8, ptr %0, i64 216
-  %35 = load i32, ptr %34, align 4, !noalias !87
+  %35 = load i32, ptr %34, align 4, !noalias !96
   %36 = getelementptr i8, ptr %0, i64 336
   %37 = load i8, ptr %36, align 1
   %38 = getelementptr i8, ptr %0, i64 424
@@ -42723,13 +43056,13 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %47 = getelementptr i8, ptr %0, i64 448
   store i32 %46, ptr %47, align 4
   %48 = getelementptr i8, ptr %27, i64 108
-  %layout.val.val.i = load i32, ptr %48, align 4
-  %49 = sdiv i32 %layout.val.val.i, %33
+  %layout.val43.val.i = load i32, ptr %48, align 4
+  %49 = sdiv i32 %layout.val43.val.i, %33
   %50 = getelementptr i8, ptr %0, i64 452
   store i32 %49, ptr %50, align 4
   %51 = getelementptr i8, ptr %27, i64 112
-  %layout.val43.val.i = load i32, ptr %51, align 4
-  %52 = sdiv i32 %layout.val43.val.i, %33
+  %layout.val.val.i = load i32, ptr %51, align 4
+  %52 = sdiv i32 %layout.val.val.i, %33
   %53 = getelementptr i8, ptr %0, i64 456
   store i32 %52, ptr %53, align 4
   %54 = getelementptr i8, ptr %27, i64 116
@@ -42817,7 +43150,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.679", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.680", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -42853,7 +43186,7 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   %104 = load i64, ptr %shape, align 8
   %105 = getelementptr inbounds i8, ptr %shape, i64 136
   %106 = getelementptr inbounds i8, ptr %shape, i64 80
-  %107 = load i64, ptr %106, align 8, !noalias !90
+  %107 = load i64, ptr %106, align 8, !noalias !99
   %108 = add i64 %104, -1
   %109 = add i64 %108, %107
   %110 = sdiv i64 %109, %104
@@ -42989,9 +43322,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %19 = getelementptr i8, ptr %2, i64 116
   %20 = load i32, ptr %19, align 4
   %21 = getelementptr i8, ptr %2, i64 108
-  %layout.val.val = load i32, ptr %21, align 4
+  %layout.val70.val = load i32, ptr %21, align 4
   %22 = getelementptr i8, ptr %2, i64 112
-  %layout.val70.val = load i32, ptr %22, align 4
+  %layout.val.val = load i32, ptr %22, align 4
   %23 = getelementptr i8, ptr %2, i64 156
   %.val10.i = load i32, ptr %23, align 4
   %24 = icmp sgt i32 %.val10.i, 0
@@ -43044,8 +43377,8 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %42 = and i8 %.val, 1
   %43 = zext nneg i8 %42 to i32
   %44 = add i32 %34, %43
-  %45 = sdiv i32 %layout.val70.val, %4
-  %46 = sdiv i32 %layout.val.val, %4
+  %45 = sdiv i32 %layout.val.val, %4
+  %46 = sdiv i32 %layout.val70.val, %4
   %47 = sext i32 %7 to i64
   %48 = icmp sge i32 %7, %9
   %cond.fr.i = freeze i1 %48
@@ -43204,15 +43537,15 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).681"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
-  %82 = load i32, ptr %16, align 4, !noalias !93
+  %82 = load i32, ptr %16, align 4, !noalias !102
   store i32 %82, ptr %narrow.i, align 8
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).681"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 184
   %85 = getelementptr i8, ptr %0, i64 400
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -43741,7 +44074,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).681"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -44339,7 +44672,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.684", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -44469,7 +44802,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.684", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.685", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 513
@@ -44485,7 +44818,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 513
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.685", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.686", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -44565,7 +44898,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.686", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.687", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -44577,7 +44910,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.687", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.688", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -44588,13 +44921,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.688", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.689", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.689", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.690", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -44628,7 +44961,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.690", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.691", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 513
@@ -44640,8 +44973,8 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
 define internal fastcc void @"$write_plan"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr #3 {
 entry:
   %unbound.i.i.i = alloca %18, align 8
-  %shape.i.i = alloca %104, align 8
-  %3 = alloca %104, align 8
+  %shape.i.i = alloca %105, align 8
+  %3 = alloca %105, align 8
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %4 = load ptr, ptr %1, align 8
   %5 = getelementptr i8, ptr %4, i64 8
@@ -44776,7 +45109,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %50 = getelementptr i8, ptr %4, i64 776
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.692")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.693")
   %53 = load i64, ptr %7, align 8
   %54 = add i64 %53, 1
   %55 = load i64, ptr %10, align 8
@@ -44861,7 +45194,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   %79 = load i64, ptr %65, align 8
   %80 = getelementptr i8, ptr %4, i64 792
   %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.693")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.694")
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, 1
   %84 = load i64, ptr %10, align 8
@@ -44905,7 +45238,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %95 = getelementptr i8, ptr %4, i64 760
   %96 = load i8, ptr %95, align 1
   %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.694", i1 zeroext %97)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.695", i1 zeroext %97)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.92")
   %98 = load i64, ptr %7, align 8
   %99 = add i64 %98, 1
@@ -44949,7 +45282,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %110 = getelementptr i8, ptr %1, i64 172
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.695")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.696")
   %113 = load i64, ptr %7, align 8
   %114 = add i64 %113, 1
   %115 = load i64, ptr %10, align 8
@@ -44993,9 +45326,9 @@ then.i.i.i39:                                     ; preds = %merge.i.i.i.i.i34
   %126 = load i32, ptr %125, align 4
   %127 = icmp eq i32 %126, 1
   %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.699", ptr @"$string.214"
-  %common.ret.op.i = select i1 %127, ptr @"$string.698", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.696")
+  %spec.select.i = select i1 %128, ptr @"$string.700", ptr @"$string.214"
+  %common.ret.op.i = select i1 %127, ptr @"$string.699", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.697")
   %129 = load i64, ptr %7, align 8
   %130 = add i64 %129, 1
   %131 = load i64, ptr %10, align 8
@@ -45038,7 +45371,7 @@ then.i.i.i48:                                     ; preds = %merge.i.i.i.i.i43
   %141 = getelementptr i8, ptr %1, i64 204
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.700")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.701")
   %144 = load i64, ptr %7, align 8
   %145 = add i64 %144, 1
   %146 = load i64, ptr %10, align 8
@@ -45081,7 +45414,7 @@ then.i.i.i.i61:                                   ; preds = %merge.i.i.i.i.i.i56
   %156 = getelementptr i8, ptr %1, i64 52
   %157 = load i32, ptr %156, align 4
   %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).702.exit.i", label %else.i.i
+  br i1 %158, label %"$anon (./terra/base/codes.t:4).703.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i53"
   %159 = load i32, ptr %141, align 4
@@ -45091,7 +45424,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %161, align 4
   %162 = sext i32 %.val.val.i.i to i64
   %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).702.exit.i", label %else2.i.i
+  br i1 %163, label %"$anon (./terra/base/codes.t:4).703.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %164 = getelementptr i8, ptr %1, i64 60
@@ -45111,12 +45444,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
   %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i54 = select i1 %173, ptr @"$string.705", ptr @"$string.706"
-  br label %"$anon (./terra/base/codes.t:4).702.exit.i"
+  %spec.select.i54 = select i1 %173, ptr @"$string.706", ptr @"$string.707"
+  br label %"$anon (./terra/base/codes.t:4).703.exit.i"
 
-"$anon (./terra/base/codes.t:4).702.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
-  %common.ret.op.i9.i = phi ptr [ @"$string.704", %else.i.i ], [ @"$string.703", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.701")
+"$anon (./terra/base/codes.t:4).703.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
+  %common.ret.op.i9.i = phi ptr [ @"$string.705", %else.i.i ], [ @"$string.704", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.702")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %10, align 8
@@ -45124,7 +45457,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).702.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).703.exit.i"
   %177 = shl i64 %176, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -45138,9 +45471,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).702.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).702.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).702.exit.i" ]
+"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).703.exit.i"
+  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).703.exit.i" ]
+  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).703.exit.i" ]
   %182 = getelementptr i8, ptr %181, i64 %180
   store i8 58, ptr %182, align 1
   %183 = load i64, ptr %7, align 8
@@ -45160,7 +45493,7 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %186 = getelementptr i8, ptr %.val.i, i64 140
   %.val.val.i = load i32, ptr %186, align 4
   %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.707")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.708")
   %188 = load i64, ptr %7, align 8
   %189 = add i64 %188, 1
   %190 = load i64, ptr %10, align 8
@@ -45203,7 +45536,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %200 = getelementptr i8, ptr %1, i64 200
   %201 = load i32, ptr %200, align 4
   %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.708")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.709")
   %203 = load i64, ptr %7, align 8
   %204 = add i64 %203, 1
   %205 = load i64, ptr %10, align 8
@@ -45246,7 +45579,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %215 = getelementptr i8, ptr %1, i64 48
   %216 = load i32, ptr %215, align 4
   %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).702.exit49.i", label %else.i39.i
+  br i1 %217, label %"$anon (./terra/base/codes.t:4).703.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %218 = load i32, ptr %200, align 4
@@ -45255,18 +45588,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %220 = trunc i8 %.val.i40.i to i1
   %221 = select i1 %220, i32 64, i32 256
   %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).702.exit49.i", label %else2.i41.i
+  br i1 %222, label %"$anon (./terra/base/codes.t:4).703.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %223 = getelementptr i8, ptr %1, i64 60
   %224 = load i32, ptr %223, align 4
   %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.705", ptr @"$string.706"
-  br label %"$anon (./terra/base/codes.t:4).702.exit49.i"
+  %spec.select71.i = select i1 %225, ptr @"$string.706", ptr @"$string.707"
+  br label %"$anon (./terra/base/codes.t:4).703.exit49.i"
 
-"$anon (./terra/base/codes.t:4).702.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.214", %else.i39.i ], [ @"$string.703", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.709")
+"$anon (./terra/base/codes.t:4).703.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.214", %else.i39.i ], [ @"$string.704", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.710")
   %226 = load i64, ptr %7, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %10, align 8
@@ -45274,7 +45607,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).702.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).703.exit49.i"
   %229 = shl i64 %228, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -45288,9 +45621,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).702.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).702.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).702.exit49.i" ]
+"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).703.exit49.i"
+  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).703.exit49.i" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).703.exit49.i" ]
   %234 = getelementptr i8, ptr %233, i64 %232
   store i8 58, ptr %234, align 1
   %235 = load i64, ptr %7, align 8
@@ -45309,7 +45642,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %238 = getelementptr i8, ptr %1, i64 224
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.710")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.711")
   %241 = load i64, ptr %7, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %10, align 8
@@ -45352,7 +45685,7 @@ then.i.i.i70:                                     ; preds = %merge.i.i.i.i.i65
   %253 = getelementptr i8, ptr %1, i64 332
   %254 = load i32, ptr %253, align 4
   %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.711")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.712")
   %256 = load i64, ptr %7, align 8
   %257 = add i64 %256, 1
   %258 = load i64, ptr %10, align 8
@@ -45415,7 +45748,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.712")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.713")
   %273 = load i64, ptr %7, align 8
   %274 = add i64 %273, 1
   %275 = load i64, ptr %10, align 8
@@ -45491,7 +45824,7 @@ switch.lookup218:                                 ; preds = %switch.hole_check21
   %299 = sext i32 %291 to i64
   %300 = mul i64 %298, %299
   %301 = mul i64 %300, %common.ret.op.i.i.i86
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.714")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.715")
   %302 = load i64, ptr %7, align 8
   %303 = add i64 %302, 1
   %304 = load i64, ptr %10, align 8
@@ -45544,7 +45877,7 @@ then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
   %323 = shl nsw i64 %320, 2
   %324 = mul i64 %323, %321
   %325 = mul i64 %324, %322
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.715")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.716")
   %326 = load i64, ptr %7, align 8
   %327 = add i64 %326, 1
   %328 = load i64, ptr %10, align 8
@@ -45587,7 +45920,7 @@ then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
   %338 = getelementptr i8, ptr %1, i64 208
   %339 = load i32, ptr %338, align 4
   %340 = sext i32 %339 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.716")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.717")
   %341 = load i64, ptr %7, align 8
   %342 = add i64 %341, 1
   %343 = load i64, ptr %10, align 8
@@ -45629,7 +45962,7 @@ then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %340)
   %353 = getelementptr i8, ptr %1, i64 384
   %354 = load i64, ptr %353, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.717")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.718")
   %355 = load i64, ptr %7, align 8
   %356 = add i64 %355, 1
   %357 = load i64, ptr %10, align 8
@@ -45672,7 +46005,7 @@ then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
   %367 = getelementptr i8, ptr %1, i64 376
   %368 = load i32, ptr %367, align 4
   %369 = sext i32 %368 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.705")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.706")
   %370 = load i64, ptr %7, align 8
   %371 = add i64 %370, 1
   %372 = load i64, ptr %10, align 8
@@ -45717,7 +46050,7 @@ then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
   %384 = load i32, ptr %338, align 4
   %385 = sext i32 %384 to i64
   %386 = mul nsw i64 %385, %383
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.718")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.719")
   %387 = load i64, ptr %7, align 8
   %388 = add i64 %387, 1
   %389 = load i64, ptr %10, align 8
@@ -45761,7 +46094,7 @@ then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
   %400 = getelementptr i8, ptr %1, i64 360
   %401 = load i32, ptr %400, align 4
   %402 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.719")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.720")
   %403 = load i64, ptr %7, align 8
   %404 = add i64 %403, 1
   %405 = load i64, ptr %10, align 8
@@ -45806,7 +46139,7 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
   %417 = getelementptr i8, ptr %1, i64 352
   %418 = load i64, ptr %417, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.720")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.721")
   %419 = load i64, ptr %7, align 8
   %420 = add i64 %419, 1
   %421 = load i64, ptr %10, align 8
@@ -45849,9 +46182,9 @@ then.i.i.i103:                                    ; preds = %merge.i.i.i.i.i98
   %431 = getelementptr i8, ptr %1, i64 512
   %432 = load i8, ptr %431, align 1
   %433 = icmp ne i8 %432, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.721", i1 zeroext %433)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.722", i1 zeroext %433)
   %434 = getelementptr i8, ptr %1, i64 513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.722")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.723")
   %435 = load i64, ptr %7, align 8
   %436 = add i64 %435, 1
   %437 = load i64, ptr %10, align 8
@@ -45926,7 +46259,7 @@ then.i.i.i113:                                    ; preds = %merge.i.i.i.i.i108
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.723")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.724")
   %447 = load i64, ptr %7, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %10, align 8
@@ -45968,7 +46301,7 @@ then.i.i.i133:                                    ; preds = %merge.i.i.i.i.i128
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   %459 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
   %460 = mul i64 %459, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.724")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.725")
   %461 = load i64, ptr %7, align 8
   %462 = add i64 %461, 1
   %463 = load i64, ptr %10, align 8
@@ -46010,7 +46343,7 @@ then.i.i.i.i127:                                  ; preds = %merge.i.i.i.i.i.i12
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %473 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
   %474 = mul i64 %shape.sroa.62.0.copyload.i, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.725")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.726")
   %475 = load i64, ptr %7, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -46050,7 +46383,7 @@ then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.86.exit.thread.i.i.i94.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %474)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.726")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.727")
   %487 = load i64, ptr %7, align 8
   %488 = add i64 %487, 1
   %489 = load i64, ptr %10, align 8
@@ -46090,7 +46423,7 @@ then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.86.exit.thread.i.i.i104.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.727")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
   %499 = load i64, ptr %7, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %10, align 8
@@ -46130,7 +46463,7 @@ then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.86.exit.thread.i.i.i114.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
   %511 = load i64, ptr %7, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %10, align 8
@@ -46171,7 +46504,7 @@ then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %459)
   %523 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.730")
   %524 = load i64, ptr %7, align 8
   %525 = add i64 %524, 1
   %526 = load i64, ptr %10, align 8
@@ -46215,7 +46548,7 @@ then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.
   %537 = add i64 %shape.sroa.25.0.copyload.i, %536
   %538 = sdiv i64 %537, %shape.sroa.0.0.copyload.i
   %539 = mul i64 %538, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.730")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.731")
   %540 = load i64, ptr %7, align 8
   %541 = add i64 %540, 1
   %542 = load i64, ptr %10, align 8
@@ -46260,7 +46593,7 @@ then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.
   %554 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
   %555 = mul i64 %shape.sroa.46.0.copyload.i, %554
   %556 = mul i64 %555, %553
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.731")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.732")
   %557 = load i64, ptr %7, align 8
   %558 = add i64 %557, 1
   %559 = load i64, ptr %10, align 8
@@ -46303,7 +46636,7 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %569 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
   %570 = mul i64 %569, %shape.sroa.50.0.copyload.i
   %571 = mul i64 %570, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.732")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
   %572 = load i64, ptr %7, align 8
   %573 = add i64 %572, 1
   %574 = load i64, ptr %10, align 8
@@ -46343,7 +46676,7 @@ then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.86.exit.thread.i.i.i164.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.734")
   %584 = load i64, ptr %7, align 8
   %585 = add i64 %584, 1
   %586 = load i64, ptr %10, align 8
@@ -46383,7 +46716,7 @@ then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.86.exit.thread.i.i.i174.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.734")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.735")
   %596 = load i64, ptr %7, align 8
   %597 = add i64 %596, 1
   %598 = load i64, ptr %10, align 8
@@ -46423,7 +46756,7 @@ then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.86.exit.thread.i.i.i184.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %570)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.735")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.736")
   %608 = load i64, ptr %7, align 8
   %609 = add i64 %608, 1
   %610 = load i64, ptr %10, align 8
@@ -46465,7 +46798,7 @@ then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
   %620 = shl i64 %554, 1
   %621 = mul i64 %620, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.736")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.737")
   %622 = load i64, ptr %7, align 8
   %623 = add i64 %622, 1
   %624 = load i64, ptr %10, align 8
@@ -46507,7 +46840,7 @@ then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %621)
   %634 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
   %635 = mul i64 %634, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.737")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
   %636 = load i64, ptr %7, align 8
   %637 = add i64 %636, 1
   %638 = load i64, ptr %10, align 8
@@ -46547,7 +46880,7 @@ then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.86.exit.thread.i.i.i214.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %635)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.739")
   %648 = load i64, ptr %7, align 8
   %649 = add i64 %648, 1
   %650 = load i64, ptr %10, align 8
@@ -46587,7 +46920,7 @@ then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.86.exit.thread.i.i.i224.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.739")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
   %660 = load i64, ptr %7, align 8
   %661 = add i64 %660, 1
   %662 = load i64, ptr %10, align 8
@@ -46627,7 +46960,7 @@ then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.86.exit.thread.i.i.i234.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
   %672 = load i64, ptr %7, align 8
   %673 = add i64 %672, 1
   %674 = load i64, ptr %10, align 8
@@ -46668,7 +47001,7 @@ then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %684 = mul i64 %shape.sroa.58.0.copyload.i, %523
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
   %685 = load i64, ptr %7, align 8
   %686 = add i64 %685, 1
   %687 = load i64, ptr %10, align 8
@@ -46708,7 +47041,7 @@ then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.86.exit.thread.i.i.i254.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
   %697 = load i64, ptr %7, align 8
   %698 = add i64 %697, 1
   %699 = load i64, ptr %10, align 8
@@ -46750,7 +47083,7 @@ then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
   %709 = shl i64 %shape.sroa.58.0.copyload.i, 2
   %710 = mul i64 %538, %709
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
   %711 = load i64, ptr %7, align 8
   %712 = add i64 %711, 1
   %713 = load i64, ptr %10, align 8
@@ -46790,7 +47123,7 @@ then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.86.exit.thread.i.i.i274.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
   %723 = load i64, ptr %7, align 8
   %724 = add i64 %723, 1
   %725 = load i64, ptr %10, align 8
@@ -46834,7 +47167,7 @@ then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.
   %736 = shl i64 %shape.sroa.62.0.copyload.i, 2
   %737 = mul i64 %736, %shape.sroa.66.0.copyload.i
   %738 = select i1 %735, i64 %737, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
   %739 = load i64, ptr %7, align 8
   %740 = add i64 %739, 1
   %741 = load i64, ptr %10, align 8
@@ -46919,7 +47252,7 @@ then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %754)
   %767 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
   %768 = load i64, ptr %7, align 8
   %769 = add i64 %768, 1
   %770 = load i64, ptr %10, align 8
@@ -46963,7 +47296,7 @@ then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.
   %781 = shl i64 %shape.sroa.0.0.copyload.i, 2
   %782 = mul i64 %781, %752
   %783 = select i1 %780, i64 %782, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
   %784 = load i64, ptr %7, align 8
   %785 = add i64 %784, 1
   %786 = load i64, ptr %10, align 8
@@ -47005,7 +47338,7 @@ then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %783)
   %796 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
   %797 = mul i64 %796, %767
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
   %798 = load i64, ptr %7, align 8
   %799 = add i64 %798, 1
   %800 = load i64, ptr %10, align 8
@@ -47045,7 +47378,7 @@ then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.86.exit.thread.i.i.i334.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
   %810 = load i64, ptr %7, align 8
   %811 = add i64 %810, 1
   %812 = load i64, ptr %10, align 8
@@ -47085,7 +47418,7 @@ then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.86.exit.thread.i.i.i344.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
   %822 = load i64, ptr %7, align 8
   %823 = add i64 %822, 1
   %824 = load i64, ptr %10, align 8
@@ -47126,7 +47459,7 @@ then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
   %834 = mul i64 %753, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
   %835 = load i64, ptr %7, align 8
   %836 = add i64 %835, 1
   %837 = load i64, ptr %10, align 8
@@ -47205,7 +47538,7 @@ then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.
 "$write_buffers.exit":                            ; preds = %"$Vector.push.86.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %21, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
   %859 = load i64, ptr %7, align 8
   %860 = add i64 %859, 1
   %861 = load i64, ptr %10, align 8
@@ -47261,30 +47594,30 @@ forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.ex
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !96
-  %878 = load i64, ptr %873, align 8, !noalias !96
-  %879 = load i64, ptr %353, align 8, !noalias !96
-  %880 = load i32, ptr %367, align 4, !noalias !96
-  call void @llvm.lifetime.start.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !96
-  %881 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !96
-  call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !96
-  %882 = load i64, ptr %874, align 8, !noalias !96
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !105
+  %878 = load i64, ptr %873, align 8, !noalias !105
+  %879 = load i64, ptr %353, align 8, !noalias !105
+  %880 = load i32, ptr %367, align 4, !noalias !105
+  call void @llvm.lifetime.start.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !105
+  %881 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !105
+  call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i.i), !noalias !105
+  %882 = load i64, ptr %874, align 8, !noalias !105
   %883 = icmp eq i64 %indvars.iv, 0
   br i1 %883, label %then.i.i195, label %merge.i.i
 
 then.i.i195:                                      ; preds = %forbody
-  %884 = load i64, ptr %875, align 8, !noalias !96
+  %884 = load i64, ptr %875, align 8, !noalias !105
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i195, %forbody
   %result.sroa.9.0.i.i = phi i64 [ %884, %then.i.i195 ], [ 0, %forbody ]
-  %885 = load i64, ptr %417, align 8, !noalias !96
-  %886 = load i8, ptr %876, align 1, !noalias !96
+  %885 = load i64, ptr %417, align 8, !noalias !105
+  %886 = load i8, ptr %876, align 1, !noalias !105
   %887 = trunc i8 %886 to i1
   br i1 %887, label %then.i.i.i194, label %"$Plan.rank.exit.i"
 
 then.i.i.i194:                                    ; preds = %merge.i.i
-  %888 = load i32, ptr %110, align 4, !noalias !96
+  %888 = load i32, ptr %110, align 4, !noalias !105
   %889 = sext i32 %888 to i64
   br label %"$Plan.rank.exit.i"
 
@@ -47297,7 +47630,7 @@ then.i.i.i194:                                    ; preds = %merge.i.i
   %894 = sdiv i64 %885, %common.ret.op.i.i.i134
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
   %895 = load i64, ptr %7, align 8
   %896 = add i64 %895, 1
   %897 = load i64, ptr %10, align 8
@@ -47336,7 +47669,7 @@ then.i.i.i.i193:                                  ; preds = %merge.i.i.i.i.i.i18
 "$JsonWriter.integer_field.exit.i138":            ; preds = %then.i.i.i.i193, %"$Vector.push.86.exit.thread.i.i.i.i137"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
   %906 = load i64, ptr %7, align 8
   %907 = add i64 %906, 1
   %908 = load i64, ptr %10, align 8
@@ -47375,7 +47708,7 @@ then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.86.exit.thread.i.i.i13.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %878)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
   %917 = load i64, ptr %7, align 8
   %918 = add i64 %917, 1
   %919 = load i64, ptr %10, align 8
@@ -47414,7 +47747,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.86.exit.thread.i.i.i23.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
   %928 = load i64, ptr %7, align 8
   %929 = add i64 %928, 1
   %930 = load i64, ptr %10, align 8
@@ -47453,7 +47786,7 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.86.exit.thread.i.i.i33.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %881)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
   %939 = load i64, ptr %7, align 8
   %940 = add i64 %939, 1
   %941 = load i64, ptr %10, align 8
@@ -47492,7 +47825,7 @@ then.i.i.i49.i187:                                ; preds = %merge.i.i.i.i.i44.i
 "$JsonWriter.integer_field.exit50.i142":          ; preds = %then.i.i.i49.i187, %"$Vector.push.86.exit.thread.i.i.i43.i141"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %882)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %950 = load i64, ptr %7, align 8
   %951 = add i64 %950, 1
   %952 = load i64, ptr %10, align 8
@@ -47531,7 +47864,7 @@ then.i.i.i59.i181:                                ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.integer_field.exit60.i146":          ; preds = %then.i.i.i59.i181, %"$Vector.push.86.exit.thread.i.i.i53.i145"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %961 = load i64, ptr %7, align 8
   %962 = add i64 %961, 1
   %963 = load i64, ptr %10, align 8
@@ -47570,7 +47903,7 @@ then.i.i.i69.i175:                                ; preds = %merge.i.i.i.i.i64.i
 "$JsonWriter.integer_field.exit70.i150":          ; preds = %then.i.i.i69.i175, %"$Vector.push.86.exit.thread.i.i.i63.i149"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
   %972 = load i64, ptr %7, align 8
   %973 = add i64 %972, 1
   %974 = load i64, ptr %10, align 8
@@ -48116,7 +48449,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.761", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.762", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -48174,7 +48507,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.762", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.763", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -48445,7 +48778,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.763", ptr nonnull @"$string.764")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.764", ptr nonnull @"$string.765")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -48582,7 +48915,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.765", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.766", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -48628,7 +48961,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.766")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.767")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -48706,7 +49039,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.767")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.768")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -48911,7 +49244,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.768")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.769")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -48989,7 +49322,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.769")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.770")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -49224,7 +49557,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.763", ptr nonnull @"$string.770")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.764", ptr nonnull @"$string.771")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -49384,7 +49717,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.771", ptr %6, align 8
+  store ptr @"$string.772", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2016
@@ -49422,7 +49755,7 @@ then5:                                            ; preds = %merge
 
 define dso_local i32 @engine_resize_pool(ptr %0, i32 %1, ptr %2) local_unnamed_addr {
 entry:
-  %args.i.i.i = alloca %105, align 8
+  %args.i.i.i = alloca %106, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i66.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -49548,7 +49881,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.772", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.773", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -49691,7 +50024,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %161 = add <4 x i64> %157, %vec.phi39
   %index.next = add nuw i64 %index, 16
   %162 = icmp eq i64 %index.next, %n.vec
-  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !99
+  br i1 %162, label %middle.block, label %vector.body, !llvm.loop !108
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = add <4 x i64> %159, %158
@@ -49716,7 +50049,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   %168 = add i64 %167, %count.01.i.i.i.i.i
   %169 = add nuw nsw i64 %i.02.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %169, %59
-  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !100
+  br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.count_references.exit.i.i.i.i", label %forbody.i.i.i.i.i, !llvm.loop !109
 
 "$Scheduler.count_references.exit.i.i.i.i":       ; preds = %forbody.i.i.i.i.i, %middle.block
   %.lcssa36 = phi i64 [ %163, %middle.block ], [ %168, %forbody.i.i.i.i.i ]
@@ -49725,7 +50058,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.773", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.774", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -49841,7 +50174,7 @@ forbody.i.i.i.i.i.i.epil:                         ; preds = %merge1.i.i.i.i.i.i.
   %223 = add nuw nsw i64 %i.013.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !101
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i.i.i, label %forbody.i.i.i.i.i.i.epil, !llvm.loop !110
 
 merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
@@ -49852,7 +50185,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.774", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.775", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -49935,7 +50268,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.775", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.776", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -50007,7 +50340,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.776", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.777", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -50167,7 +50500,7 @@ forbody.i.i.i.i.epil:                             ; preds = %forcond1.preheader.
   %indvars.iv.next.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.epil, 1
   %epil.iter52.next = add i64 %epil.iter52, 1
   %epil.iter52.cmp.not = icmp eq i64 %epil.iter52.next, %xtraiter51
-  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !102
+  br i1 %epil.iter52.cmp.not, label %forcond1.preheader.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !111
 
 forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge8.i.i
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
@@ -50475,7 +50808,7 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   %indvars.iv.next77.i.i.i.i.epil = add nuw nsw i64 %indvars.iv76.i.i.i.i.epil, 1
   %epil.iter57.next = add i64 %epil.iter57, 1
   %epil.iter57.cmp.not = icmp eq i64 %epil.iter57.next, %xtraiter56
-  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !103
+  br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !112
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
   %481 = getelementptr i8, ptr %24, i64 7884
@@ -51129,12 +51462,12 @@ then.i.i:                                         ; preds = %and.lhs.true.i
 
 define internal fastcc i32 @"$Loop.perform_transfers"(ptr nocapture %0) unnamed_addr {
 entry:
-  %args.i19.i = alloca %106, align 8
-  %args.i.i = alloca %106, align 8
+  %args.i19.i = alloca %107, align 8
+  %args.i.i = alloca %107, align 8
   %bytes.i.i.i.i69 = alloca i64, align 8
-  %transfer.i.i.i70 = alloca %107, align 8
+  %transfer.i.i.i70 = alloca %108, align 8
   %bytes.i.i.i.i = alloca i64, align 8
-  %transfer.i.i.i = alloca %107, align 8
+  %transfer.i.i.i = alloca %108, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %bytes.i.i.i = alloca i64, align 8
   %message23 = alloca %4, align 8
@@ -51202,7 +51535,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.777", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.778", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -51571,7 +51904,7 @@ entry:
   %cause.i47 = alloca %4, align 8
   %cause.i45 = alloca %4, align 8
   %cause.i = alloca %4, align 8
-  %args = alloca %108, align 8
+  %args = alloca %109, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 2024
   store ptr %3, ptr %args, align 8
@@ -51600,7 +51933,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.778", ptr %19, align 8
+  store ptr @"$string.779", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -51633,7 +51966,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.779", ptr %19, align 8
+  store ptr @"$string.780", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -51663,7 +51996,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.780", ptr %49, align 8
+  store ptr @"$string.781", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2016
@@ -51701,7 +52034,7 @@ define internal i32 @"$count_tokens_job"(ptr nocapture %0, ptr nocapture readonl
 entry:
   %cause.i30 = alloca %4, align 8
   %cause.i = alloca %4, align 8
-  %args = alloca %106, align 8
+  %args = alloca %107, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %args, ptr noundef nonnull align 8 dereferenceable(40) %1, i64 40, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1832
   %4 = load ptr, ptr %3, align 8
@@ -51719,7 +52052,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.781", ptr %13, align 8
+  store ptr @"$string.782", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2016
@@ -51768,7 +52101,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.746", ptr %40, align 8
+  store ptr @"$string.747", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2016
@@ -51805,12 +52138,12 @@ then6:                                            ; preds = %merge
 define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %105, align 8
+  %args = alloca %106, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 2024
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.782", ptr %4, align 8
+  store ptr @"$string.783", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2016
@@ -51980,7 +52313,7 @@ forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge1.i.i ]
   %worst.016.i.i = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %worst.1.i.i, %merge1.i.i ]
-  %50 = getelementptr %109, ptr %1, i64 %indvars.iv.i.i
+  %50 = getelementptr %110, ptr %1, i64 %indvars.iv.i.i
   %51 = load i64, ptr %50, align 8
   %52 = load i64, ptr %42, align 8
   %53 = icmp sgt i64 %52, 0
@@ -52032,7 +52365,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.784", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.785", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -52058,7 +52391,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.785", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.786", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -52084,7 +52417,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.786", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.787", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -52174,7 +52507,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.783", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.784", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -52220,7 +52553,7 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i84.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i = alloca %110, align 8
+  %limits.i = alloca %111, align 8
   %raw.i = alloca [1024 x i8], align 1
   %4 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %5 = extractvalue { i32, i1 } %4, 1
@@ -52313,17 +52646,17 @@ then.i.i:                                         ; preds = %merge
   %37 = getelementptr i8, ptr %25, i64 8936
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6488
-  %40 = load ptr, ptr %39, align 8, !noalias !104
+  %40 = load ptr, ptr %39, align 8, !noalias !113
   %41 = getelementptr i8, ptr %40, i64 72
-  %42 = load i32, ptr %41, align 4, !noalias !104
+  %42 = load i32, ptr %41, align 4, !noalias !113
   %43 = getelementptr i8, ptr %25, i64 6504
-  %44 = load i32, ptr %43, align 4, !noalias !104
+  %44 = load i32, ptr %43, align 4, !noalias !113
   %45 = getelementptr i8, ptr %25, i64 7172
-  %46 = load i32, ptr %45, align 4, !noalias !104
+  %46 = load i32, ptr %45, align 4, !noalias !113
   %47 = getelementptr i8, ptr %25, i64 6500
-  %48 = load i32, ptr %47, align 4, !noalias !104
+  %48 = load i32, ptr %47, align 4, !noalias !113
   %49 = getelementptr i8, ptr %25, i64 10328
-  %50 = load i32, ptr %49, align 4, !noalias !104
+  %50 = load i32, ptr %49, align 4, !noalias !113
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -52342,7 +52675,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.787", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.788", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -52371,7 +52704,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.788", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.789", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -52410,7 +52743,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.792", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.793", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -52440,7 +52773,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.793", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.794", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -52470,7 +52803,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.794", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.795", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -52500,7 +52833,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.795", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.796", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -52518,7 +52851,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.796", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.797", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -52538,7 +52871,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.797", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.798", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -52574,14 +52907,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.808", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.809", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.809", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.810", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -52924,7 +53257,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i58.i.i.i
 merge1.i55.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i53.i.i.i
   %270 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %257, %forbody.i53.i.i.i ]
   %271 = phi ptr [ %268, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i53.i.i.i ]
-  %272 = getelementptr %111, ptr %271, i64 %270
+  %272 = getelementptr %112, ptr %271, i64 %270
   store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %272, align 4
   %273 = load i64, ptr %255, align 8
   %274 = add i64 %273, 1
@@ -52956,7 +53289,7 @@ forbody.lr.ph.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %311, %merge1.i.i.i.i.i ]
   %286 = load ptr, ptr %277, align 8
-  %287 = getelementptr %111, ptr %286, i64 %i.045.i.i.i.i.i
+  %287 = getelementptr %112, ptr %286, i64 %i.045.i.i.i.i.i
   %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %287, align 4
   %288 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
   %289 = load i64, ptr %281, align 8
@@ -52991,7 +53324,7 @@ and.lhs.true.i.i38.i.i.i:                         ; preds = %forcond.i.i.i46.i.i
   %301 = load i64, ptr %285, align 8
   %.not.i.i.i.i39.i.i.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i.i.i = load ptr, ptr %283, align 8
-  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.820.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.821.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i40.i.i.i:                            ; preds = %and.lhs.true.i.i38.i.i.i
   %302 = shl i64 %301, 1
@@ -53006,19 +53339,19 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store ptr %304, ptr %283, align 8
   store i64 %spec.store.select.i.i.i.i42.i.i.i, ptr %285, align 8
   %.pre10.i.i.i44.i.i.i = load i64, ptr %284, align 8
-  br label %"$Vector.push.820.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.821.exit.thread.i.i.i.i.i"
 
-"$Vector.push.820.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
+"$Vector.push.821.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
   %306 = phi i64 [ %.pre10.i.i.i44.i.i.i, %merge7.i.i.i.i43.i.i.i ], [ %299, %and.lhs.true.i.i38.i.i.i ]
   %307 = phi ptr [ %304, %merge7.i.i.i.i43.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i38.i.i.i ]
-  %308 = getelementptr %111, ptr %307, i64 %306
+  %308 = getelementptr %112, ptr %307, i64 %306
   store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %308, align 4
   %309 = load i64, ptr %284, align 8
   %310 = add i64 %309, 1
   store i64 %310, ptr %284, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.820.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.821.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
   %311 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %311, %279
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -53069,7 +53402,7 @@ merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
   %329 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %319, %forbody4.i.i.i.i.i ]
   %330 = phi ptr [ %327, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %331 = getelementptr %111, ptr %330, i64 %329
+  %331 = getelementptr %112, ptr %330, i64 %329
   store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %331, align 4
   %332 = load i64, ptr %317, align 8
   %333 = add i64 %332, 1
@@ -53165,7 +53498,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %374 = load i32, ptr %68, align 4
-  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.822", i32 %374)
+  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.823", i32 %374)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %376 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %376, i64 1023)
@@ -53198,7 +53531,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.823", i64 %382, i32 %46)
+  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.824", i64 %382, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   %386 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i.i = tail call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -53251,8 +53584,8 @@ then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %402 = load i32, ptr %47, align 4, !noalias !107
-  %403 = load i32, ptr %49, align 4, !noalias !107
+  %402 = load i32, ptr %47, align 4, !noalias !116
+  %403 = load i32, ptr %49, align 4, !noalias !116
   %.val63.i.i = load i32, ptr %157, align 4
   %.val64.i.i = load i32, ptr %134, align 4
   %404 = add i32 %402, -2
@@ -53266,7 +53599,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.797", i32 %407, i32 %402, i32 %403)
+  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.798", i32 %407, i32 %402, i32 %403)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %410 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %410, i64 1023)
@@ -53303,7 +53636,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %421 = load i32, ptr %420, align 4
   %422 = getelementptr i8, ptr %25, i64 6516
   %423 = load i32, ptr %422, align 4
-  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.824", i64 %416, i32 %421, i32 %423)
+  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %425 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %425, i64 1023)
@@ -53352,7 +53685,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i32 %435)
+  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.826", i32 %435)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %445 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -53394,7 +53727,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.830", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -53506,7 +53839,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.789", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.790", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -53541,7 +53874,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.790", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.791", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -53563,7 +53896,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.791", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.792", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -53586,7 +53919,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.798", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.799", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -53624,7 +53957,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.799", ptr nonnull @"$string.801", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.800", ptr nonnull @"$string.802", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -53666,7 +53999,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.800", ptr nonnull @"$string.802", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.801", ptr nonnull @"$string.803", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -53697,7 +54030,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.803", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.804", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -53716,7 +54049,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.804", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.805", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -53733,7 +54066,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.805", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.806", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -53750,7 +54083,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.806", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.807", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -53766,7 +54099,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.807", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.808", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -53788,7 +54121,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.810", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.811", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -53828,7 +54161,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.811", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.812", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -53862,7 +54195,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.812", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.813", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -53902,7 +54235,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.813", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -53928,7 +54261,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.814", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.815", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -53953,7 +54286,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.815", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.816", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -53981,7 +54314,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.816", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.817", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -54001,7 +54334,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.817", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.818", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -54052,7 +54385,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.818", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.819", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -54074,7 +54407,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.819", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.820", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -54339,7 +54672,7 @@ forbody.i.i.i.i.epil:                             ; preds = %merge1.i.i.i.i.loop
   %93 = add nuw nsw i64 %i.013.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !110
+  br i1 %epil.iter.cmp.not, label %merge1.i.i.i.i, label %forbody.i.i.i.i.epil, !llvm.loop !119
 
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i.i.loopexit.unr-lcssa, %forbody.i.i.i.i.epil, %merge.i.i.i.i
   call void @free(ptr %.pre.i.i.i.i)
@@ -54486,7 +54819,7 @@ forbody.i.i32.i.i.epil:                           ; preds = %merge1.i.i30.i.i.lo
   %148 = add nuw nsw i64 %i.013.i.i33.i.i.epil, 1
   %epil.iter2.next = add i64 %epil.iter2, 1
   %epil.iter2.cmp.not = icmp eq i64 %epil.iter2.next, %xtraiter1
-  br i1 %epil.iter2.cmp.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil, !llvm.loop !111
+  br i1 %epil.iter2.cmp.not, label %merge1.i.i30.i.i, label %forbody.i.i32.i.i.epil, !llvm.loop !120
 
 merge1.i.i30.i.i:                                 ; preds = %merge1.i.i30.i.i.loopexit.unr-lcssa, %forbody.i.i32.i.i.epil, %merge.i.i28.i.i
   call void @free(ptr %.pre.i.i29.i.i)
@@ -55377,7 +55710,7 @@ merge:                                            ; preds = %merge1.i10, %"$Sche
 define internal fastcc void @"$Loop.make_step"(ptr %0) unnamed_addr {
 entry:
   %time.i.i.i = alloca %6, align 8
-  %"<aggcopy>.i.i.i" = alloca %112, align 8
+  %"<aggcopy>.i.i.i" = alloca %113, align 8
   %time.i18.i.i.i = alloca %6, align 8
   %time.i.i.i.i = alloca %6, align 8
   %message.i.i = alloca %4, align 8
@@ -56312,7 +56645,7 @@ forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_h
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !112
+  br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !121
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
   %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %488, %forbody.i.i.i.i.i.i.i.epil ]
@@ -56518,7 +56851,7 @@ forbody.i35.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_c
   %indvars.iv.next.i37.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i36.i.i.i.i.epil, 1
   %epil.iter105.next = add i64 %epil.iter105, 1
   %epil.iter105.cmp.not = icmp eq i64 %epil.iter105.next, %xtraiter104
-  br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !113
+  br i1 %epil.iter105.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i35.i.i.i.i.epil, !llvm.loop !122
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
   %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa96.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %574, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
@@ -58518,7 +58851,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %100 = load ptr, ptr %13, align 8
   %101 = load ptr, ptr %common.ret.op.i, align 8
-  %102 = getelementptr %111, ptr %101, i64 %i.031
+  %102 = getelementptr %112, ptr %101, i64 %i.031
   %103 = load i32, ptr %102, align 4
   %104 = getelementptr i8, ptr %102, i64 4
   %105 = load float, ptr %104, align 4
@@ -58548,7 +58881,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %125 = or disjoint i64 %i.031, 1
   %126 = load ptr, ptr %13, align 8
   %127 = load ptr, ptr %common.ret.op.i, align 8
-  %128 = getelementptr %111, ptr %127, i64 %125
+  %128 = getelementptr %112, ptr %127, i64 %125
   %129 = load i32, ptr %128, align 4
   %130 = getelementptr i8, ptr %128, i64 4
   %131 = load float, ptr %130, align 4
@@ -58588,7 +58921,7 @@ merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.p
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
   %152 = load ptr, ptr %13, align 8
   %153 = load ptr, ptr %common.ret.op.i, align 8
-  %154 = getelementptr %111, ptr %153, i64 %i.031.unr
+  %154 = getelementptr %112, ptr %153, i64 %i.031.unr
   %155 = load i32, ptr %154, align 4
   %156 = getelementptr i8, ptr %154, i64 4
   %157 = load float, ptr %156, align 4
@@ -61006,7 +61339,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.881", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.882", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -61031,7 +61364,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.838", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.839", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -61066,7 +61399,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.839", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.840", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -61106,7 +61439,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.840", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.841", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -61270,7 +61603,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.880", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.881", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -61325,7 +61658,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5633
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.841", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.842", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -61353,7 +61686,7 @@ entry:
   %options.i = alloca %101, align 8
   %devices.i = alloca [64 x i32], align 4
   %raw.i = alloca [1024 x i8], align 1
-  %attributes.i = alloca %113, align 8
+  %attributes.i = alloca %114, align 8
   %5 = getelementptr inbounds i8, ptr %0, i64 4
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(328) %5, i8 0, i64 324, i1 false)
   %6 = getelementptr i8, ptr %0, i64 16
@@ -61429,7 +61762,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.842", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.843", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -61560,7 +61893,7 @@ forbody.i.epil:                                   ; preds = %"$groups.create.exi
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter111
-  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !114
+  br i1 %epil.iter.cmp.not, label %"$groups.create.exit", label %forbody.i.epil, !llvm.loop !123
 
 "$groups.create.exit":                            ; preds = %"$groups.create.exit.loopexit.unr-lcssa", %forbody.i.epil, %merge8.thread, %merge8
   %80 = getelementptr i8, ptr %0, i64 24
@@ -61601,7 +61934,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.843", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.844", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -61639,7 +61972,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.844", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.845", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -61817,7 +62150,7 @@ merge:                                            ; preds = %"$RankGroup.wait_fo
 
 define internal fastcc i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %loading = alloca %114, align 8
+  %loading = alloca %115, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %1, i64 220
@@ -61851,14 +62184,14 @@ declare dso_local i64 @sysconf(i32) local_unnamed_addr
 define internal i32 @"$load_rank"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i.i63 = alloca %4, align 8
-  %args.i = alloca %115, align 8
+  %args.i = alloca %116, align 8
   %cause.i.i81.i = alloca %4, align 8
   %cause.i80.i = alloca %4, align 8
   %cause.i78.i = alloca %4, align 8
   %cause.i.i59 = alloca %4, align 8
   %cause.i.i.i = alloca %4, align 8
   %unbound.i.i = alloca %18, align 8
-  %shape.i = alloca %104, align 8
+  %shape.i = alloca %105, align 8
   %cause.i66.i = alloca %4, align 8
   %cause.i64.i = alloca %4, align 8
   %cause.i62.i = alloca %4, align 8
@@ -61922,7 +62255,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 1993
   %39 = getelementptr i8, ptr %0, i64 2136
   %40 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -61939,7 +62272,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -61957,7 +62290,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -61975,7 +62308,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -61993,7 +62326,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -62025,7 +62358,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2120
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -62055,7 +62388,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -62085,7 +62418,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.845", ptr %34, align 8
+  store ptr @"$string.846", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -62122,7 +62455,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2088
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.847", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -62154,7 +62487,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.847", ptr %34, align 8
+  store ptr @"$string.848", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -62193,7 +62526,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.848", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -62228,7 +62561,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.850", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -62270,20 +62603,20 @@ merge18.i:                                        ; preds = %then15.i
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
   %195 = getelementptr i8, ptr %.val57, i64 376
   %196 = load i32, ptr %195, align 4
-  %197 = load ptr, ptr %.val57, align 8, !noalias !115
+  %197 = load ptr, ptr %.val57, align 8, !noalias !124
   %198 = getelementptr i8, ptr %.val57, i64 172
-  %199 = load i32, ptr %198, align 4, !noalias !118
+  %199 = load i32, ptr %198, align 4, !noalias !127
   %200 = getelementptr i8, ptr %.val57, i64 324
-  %201 = load i32, ptr %200, align 4, !noalias !115
+  %201 = load i32, ptr %200, align 4, !noalias !124
   %202 = getelementptr i8, ptr %197, i64 100
-  %203 = load i32, ptr %202, align 4, !noalias !115
+  %203 = load i32, ptr %202, align 4, !noalias !124
   %204 = getelementptr i8, ptr %.val57, i64 208
-  %205 = load i32, ptr %204, align 4, !noalias !115
+  %205 = load i32, ptr %204, align 4, !noalias !124
   %206 = getelementptr i8, ptr %197, i64 112
-  %layout.val.val.i.i = load i32, ptr %206, align 4, !noalias !115
+  %layout.val.val.i.i = load i32, ptr %206, align 4, !noalias !124
   %207 = sdiv i32 %layout.val.val.i.i, %199
   %208 = getelementptr i8, ptr %197, i64 116
-  %209 = load i32, ptr %208, align 4, !noalias !115
+  %209 = load i32, ptr %208, align 4, !noalias !124
   %210 = getelementptr i8, ptr %0, i64 2024
   store i32 %201, ptr %210, align 8
   %.sroa.2.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2028
@@ -62303,7 +62636,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.847", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -62356,7 +62689,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.850", ptr %34, align 8
+  store ptr @"$string.851", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -62422,7 +62755,7 @@ forbody:                                          ; preds = %entry, %forbody
   %indvars.iv = phi i64 [ 0, %entry ], [ 1, %forbody ]
   %13 = getelementptr %13, ptr %3, i64 %indvars.iv
   %14 = load i64, ptr %1, align 8
-  %15 = load i64, ptr %5, align 8, !noalias !121
+  %15 = load i64, ptr %5, align 8, !noalias !130
   %16 = add i64 %14, -1
   %17 = add i64 %16, %15
   %18 = sdiv i64 %17, %14
@@ -62508,14 +62841,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).681"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
-  %87 = load i32, ptr %6, align 4, !noalias !124
+  %87 = load i32, ptr %6, align 4, !noalias !133
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).681"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 184
   %90 = getelementptr i8, ptr %13, i64 400
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -62589,8 +62922,8 @@ forbody:                                          ; preds = %entry, %forbody
   %147 = getelementptr i8, ptr %85, i64 %146
   %148 = getelementptr i8, ptr %13, i64 432
   store ptr %147, ptr %148, align 8
-  %149 = load i64, ptr %5, align 8, !noalias !127
-  %150 = load i64, ptr %1, align 8, !noalias !127
+  %149 = load i64, ptr %5, align 8, !noalias !136
+  %150 = load i64, ptr %1, align 8, !noalias !136
   %151 = add i64 %149, -1
   %152 = add i64 %151, %150
   %153 = sdiv i64 %152, %150
@@ -62611,25 +62944,25 @@ merge:                                            ; preds = %forbody
 
 define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %part.i.i = alloca %116, align 8
-  %part.i24.i46.i.i.i = alloca %116, align 8
-  %part.i19.i47.i.i.i = alloca %116, align 8
-  %part.i.i48.i.i.i = alloca %116, align 8
-  %part.i24.i.i.i.i.i = alloca %116, align 8
-  %part.i19.i.i.i.i.i = alloca %116, align 8
-  %part.i.i.i.i.i.i = alloca %116, align 8
-  %part.i.i40.i.i.i = alloca %116, align 8
+  %part.i.i = alloca %117, align 8
+  %part.i24.i46.i.i.i = alloca %117, align 8
+  %part.i19.i47.i.i.i = alloca %117, align 8
+  %part.i.i48.i.i.i = alloca %117, align 8
+  %part.i24.i.i.i.i.i = alloca %117, align 8
+  %part.i19.i.i.i.i.i = alloca %117, align 8
+  %part.i.i.i.i.i.i = alloca %117, align 8
+  %part.i.i40.i.i.i = alloca %117, align 8
   %down.i.i.i.i = alloca %20, align 8
   %gate_up.i.i.i.i = alloca %20, align 8
-  %part.i24.i.i.i.i = alloca %116, align 8
-  %part.i19.i.i.i.i = alloca %116, align 8
-  %part.i.i31.i.i.i = alloca %116, align 8
-  %part.i89.i.i.i.i = alloca %116, align 8
-  %part.i84.i.i.i.i = alloca %116, align 8
-  %part.i.i.i.i.i = alloca %116, align 8
-  %part.i56.i.i = alloca %116, align 8
-  %part.i.i.i = alloca %116, align 8
-  %placer.i107 = alloca %117, align 8
+  %part.i24.i.i.i.i = alloca %117, align 8
+  %part.i19.i.i.i.i = alloca %117, align 8
+  %part.i.i31.i.i.i = alloca %117, align 8
+  %part.i89.i.i.i.i = alloca %117, align 8
+  %part.i84.i.i.i.i = alloca %117, align 8
+  %part.i.i.i.i.i = alloca %117, align 8
+  %part.i56.i.i = alloca %117, align 8
+  %part.i.i.i = alloca %117, align 8
+  %placer.i107 = alloca %118, align 8
   %raw.i.i25.i = alloca [1024 x i8], align 1
   %cause.i.i103 = alloca %4, align 8
   %matrix.i34.i.i.i.i = alloca %20, align 8
@@ -62637,30 +62970,30 @@ entry:
   %matrix.i.i.i.i.i = alloca %20, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %placer.i = alloca %118, align 8
+  %placer.i = alloca %119, align 8
   %raw.i = alloca [1024 x i8], align 1
   %cause.i.i = alloca %4, align 8
-  %progress = alloca %119, align 16
+  %progress = alloca %120, align 16
   %bytes = alloca i64, align 8
-  %layout = alloca %102, align 8
+  %layout = alloca %103, align 8
   %3 = load i32, ptr %0, align 4
-  %4 = load ptr, ptr %1, align 8, !noalias !130
+  %4 = load ptr, ptr %1, align 8, !noalias !139
   %5 = getelementptr i8, ptr %1, i64 8
-  %6 = load ptr, ptr %5, align 8, !noalias !130
+  %6 = load ptr, ptr %5, align 8, !noalias !139
   %7 = getelementptr i8, ptr %1, i64 172
-  %8 = load i32, ptr %7, align 4, !noalias !130
+  %8 = load i32, ptr %7, align 4, !noalias !139
   %9 = getelementptr i8, ptr %1, i64 216
-  %10 = load i32, ptr %9, align 4, !noalias !130
+  %10 = load i32, ptr %9, align 4, !noalias !139
   %11 = getelementptr i8, ptr %1, i64 336
-  %12 = load i8, ptr %11, align 1, !noalias !130
+  %12 = load i8, ptr %11, align 1, !noalias !139
   %13 = getelementptr i8, ptr %1, i64 324
-  %14 = load i32, ptr %13, align 4, !noalias !130
+  %14 = load i32, ptr %13, align 4, !noalias !139
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
   %16 = getelementptr i8, ptr %4, i64 761
-  %17 = load i8, ptr %16, align 1, !noalias !130
+  %17 = load i8, ptr %16, align 1, !noalias !139
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
@@ -62688,7 +63021,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2072
   %25 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.846", ptr %25, align 8
+  store ptr @"$string.847", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2016
@@ -62747,7 +63080,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.851", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.852", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -62852,7 +63185,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   store <8 x float> <float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00, float 1.000000e+00>, ptr %83, align 4
   %index.next = add nuw i64 %index, 32
   %84 = icmp eq i64 %index.next, %n.vec
-  br i1 %84, label %middle.block, label %vector.body, !llvm.loop !133
+  br i1 %84, label %middle.block, label %vector.body, !llvm.loop !142
 
 middle.block:                                     ; preds = %vector.body
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i
@@ -62863,7 +63196,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.853", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.854", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -62889,7 +63222,7 @@ forbody.i.i:                                      ; preds = %forbody.i.i.prehead
   store float 1.000000e+00, ptr %91, align 4
   %indvars.iv.next.i.i = add nuw nsw i64 %indvars.iv.i.i, 1
   %exitcond.not.i.i = icmp eq i64 %indvars.iv.next.i.i, %wide.trip.count.i.i
-  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !134
+  br i1 %exitcond.not.i.i, label %then.i104, label %forbody.i.i, !llvm.loop !143
 
 then.i104:                                        ; preds = %forbody.i.i, %middle.block, %forcond.preheader.i.i
   %92 = getelementptr i8, ptr %0, i64 48
@@ -63342,7 +63675,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.854", ptr nonnull @"$string.389", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.855", ptr nonnull @"$string.389", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -63534,14 +63867,14 @@ forbody.i.i117:                                   ; preds = %merge19.i.i, %forbo
   %358 = load ptr, ptr %layout, align 8
   %359 = getelementptr i8, ptr %358, i64 84
   %360 = load i32, ptr %359, align 4
-  %.val81.i.i.i.i = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
+  %.val83.i.i.i.i = load i32, ptr %.sroa.4.0.layout.sroa_idx, align 8
   %361 = getelementptr i8, ptr %358, i64 76
-  %.val.val.i.i.i.i = load i32, ptr %361, align 4
-  %362 = sdiv i32 %.val.val.i.i.i.i, %.val81.i.i.i.i
+  %.val82.val.i.i.i.i = load i32, ptr %361, align 4
+  %362 = sdiv i32 %.val82.val.i.i.i.i, %.val83.i.i.i.i
   %363 = mul i32 %362, %360
   %364 = getelementptr i8, ptr %358, i64 80
-  %.val82.val.i.i.i.i = load i32, ptr %364, align 4
-  %365 = sdiv i32 %.val82.val.i.i.i.i, %.val81.i.i.i.i
+  %.val.val.i.i.i.i = load i32, ptr %364, align 4
+  %365 = sdiv i32 %.val.val.i.i.i.i, %.val83.i.i.i.i
   %366 = mul i32 %365, %360
   %367 = getelementptr i8, ptr %356, i64 8
   %368 = load ptr, ptr %367, align 8
@@ -63618,9 +63951,9 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.456", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.860.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.861.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.860.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.861.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -63639,7 +63972,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.860.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.861.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -63692,7 +64025,7 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
   %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.464", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.859.exit.i.i"
+  br label %"$place_layer.860.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -63756,7 +64089,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).861.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -63837,9 +64170,9 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.469", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).861.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).861.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -63855,8 +64188,8 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).861.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).861.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -63922,14 +64255,14 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
   %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.474", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.859.exit.i.i"
+  br label %"$place_layer.860.exit.i.i"
 
-"$place_layer.859.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.860.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.859.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.860.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -63943,8 +64276,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.859.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.860.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.859.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.860.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.860.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.861.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.860.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.861.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -63959,7 +64292,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2056
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.863", ptr %25, align 8
+  store ptr @"$string.864", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -64004,7 +64337,7 @@ entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
   %bytes = alloca i64, align 8
-  %args = alloca %120, align 8
+  %args = alloca %121, align 8
   store ptr %1, ptr %args, align 8
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 20
@@ -64050,7 +64383,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.854", ptr nonnull @"$string.389", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.855", ptr nonnull @"$string.389", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -64106,7 +64439,7 @@ define internal fastcc i32 @"$RandomPlacer.vector"(ptr nocapture readonly %0, pt
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %121, align 8
+  %args = alloca %122, align 8
   store ptr %3, ptr %args, align 8
   %4 = getelementptr inbounds i8, ptr %args, i64 8
   store i32 0, ptr %4, align 8
@@ -64147,7 +64480,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.854", ptr nonnull @"$string.855", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.855", ptr nonnull @"$string.856", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -64175,7 +64508,7 @@ then2.i.i.i:                                      ; preds = %then.i
 define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr {
 entry:
   %view.i = alloca ptr, align 8
-  %args = alloca %122, align 8
+  %args = alloca %123, align 8
   %view = alloca ptr, align 8
   %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.564", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
@@ -64458,7 +64791,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.857", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.858", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -64515,7 +64848,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.858", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.859", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -64541,7 +64874,7 @@ merge:                                            ; preds = %entry, %"$printable
 
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %args = alloca %121, align 8
+  %args = alloca %122, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -64595,7 +64928,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %22 = mul <4 x i64> %wide.load20, %vec.phi17
   %index.next = add nuw i64 %index, 16
   %23 = icmp eq i64 %index.next, %n.vec
-  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !135
+  br i1 %23, label %middle.block, label %vector.body, !llvm.loop !144
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %20, %19
@@ -64618,7 +64951,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %27 = mul i64 %26, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !136
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit.loopexit", label %forbody.i, !llvm.loop !145
 
 "$TensorView.num_elements.exit.loopexit":         ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %24, %middle.block ], [ %27, %forbody.i ]
@@ -64723,7 +65056,7 @@ merge1:                                           ; preds = %forbody
 
 define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %args = alloca %121, align 8
+  %args = alloca %122, align 8
   %3 = load ptr, ptr %0, align 8
   %.val = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %3, i64 24
@@ -64794,7 +65127,7 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %30 = mul <4 x i64> %26, %vec.phi32
   %index.next = add nuw i64 %index, 16
   %31 = icmp eq i64 %index.next, %n.vec
-  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !137
+  br i1 %31, label %middle.block, label %vector.body, !llvm.loop !146
 
 middle.block:                                     ; preds = %vector.body
   %bin.rdx = mul <4 x i64> %28, %27
@@ -64818,7 +65151,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %35 = mul i64 %.fr20, %count.04.i
   %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i, 1
   %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %wide.trip.count.i
-  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !138
+  br i1 %exitcond.not.i, label %"$TensorView.num_elements.exit", label %forbody.i, !llvm.loop !147
 
 "$TensorView.num_elements.exit":                  ; preds = %forbody.i, %middle.block
   %.lcssa = phi i64 [ %32, %middle.block ], [ %35, %forbody.i ]
@@ -64919,7 +65252,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.864", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.865", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -65013,7 +65346,7 @@ define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %info.i17 = alloca %97, align 8
   %time.i16 = alloca %6, align 8
-  %first.i.i.i = alloca %123, align 8
+  %first.i.i.i = alloca %124, align 8
   %time.i = alloca %6, align 8
   %info.i = alloca %97, align 8
   %2 = getelementptr i8, ptr %0, i64 8
@@ -65333,7 +65666,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.865", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.866", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -65373,7 +65706,7 @@ forbody.i.epil:                                   ; preds = %common.ret.loopexit
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !139
+  br i1 %epil.iter.cmp.not, label %common.ret, label %forbody.i.epil, !llvm.loop !148
 
 common.ret:                                       ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil, %merge, %"$printable.clean.exit", %then
   %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge ], [ 0, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
@@ -65381,7 +65714,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).681"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 288
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -65508,7 +65841,7 @@ entry:
   %cause.i.i = alloca %4, align 8
   %plan.sroa.7.i = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %plan = alloca %124, align 16
+  %plan = alloca %125, align 16
   %.sroa.6 = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
@@ -65529,7 +65862,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.866", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.867", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -65579,8 +65912,8 @@ forbody.lr.ph:                                    ; preds = %merge
 forbody:                                          ; preds = %forbody.lr.ph, %merge5
   %indvars.iv = phi i64 [ 1, %forbody.lr.ph ], [ %indvars.iv.next, %merge5 ]
   call void @llvm.lifetime.start.p0(i64 52, ptr nonnull %plan.sroa.7.i)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !140
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !140
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %plan.sroa.7.i, i8 0, i64 24, i1 false), !noalias !149
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(28) %plan.sroa.7.44.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false), !noalias !149
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(52) %.sroa.6, ptr noundef nonnull align 8 dereferenceable(52) %plan.sroa.7.i, i64 52, i1 false)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(280) %.sroa.7.0.plan.sroa_idx, i8 0, i64 280, i1 false)
   call void @llvm.lifetime.end.p0(i64 52, ptr nonnull %plan.sroa.7.i)
@@ -65593,7 +65926,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.867", ptr %24, align 8
+  store ptr @"$string.868", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -65635,7 +65968,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.867", ptr %24, align 8
+  store ptr @"$string.868", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -65671,7 +66004,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.868", ptr %67, align 8
+  store ptr @"$string.869", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2016
@@ -65712,7 +66045,7 @@ entry:
   %short_ns.i.i.i = alloca i64, align 8
   %long_ns.i.i.i = alloca i64, align 8
   %ns.i.i.i = alloca i64, align 8
-  %self.i = alloca %125, align 8
+  %self.i = alloca %126, align 8
   %time.i = alloca %6, align 16
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
@@ -65884,7 +66217,7 @@ condition.i.i.i:                                  ; preds = %merge5.i.i.i, %merg
   %87 = phi i32 [ 0, %merge2.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
   %num_tokens.0.i.i.i = phi i32 [ %83, %merge2.i.i ], [ %122, %merge5.i.i.i ]
   %88 = sext i32 %87 to i64
-  %89 = getelementptr %126, ptr %85, i64 %88
+  %89 = getelementptr %127, ptr %85, i64 %88
   %90 = load i32, ptr %23, align 8
   %91 = load i32, ptr %25, align 8
   %92 = call i32 @llvm.smin.i32(i32 %90, i32 %91)
@@ -65958,7 +66291,7 @@ merge7.i.i:                                       ; preds = %or.lhs.false8.i.i.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
   %124 = add i32 %123, -1
   %125 = sext i32 %124 to i64
-  %126 = getelementptr %126, ptr %85, i64 %125
+  %126 = getelementptr %127, ptr %85, i64 %125
   %127 = load i32, ptr %17, align 8
   %128 = getelementptr i8, ptr %126, i64 4
   %129 = load i32, ptr %128, align 4
@@ -66169,7 +66502,7 @@ forbody.i.i.epil:                                 ; preds = %"$Trial.take_pages.
   %98 = add nuw nsw i64 %i.012.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !143
+  br i1 %epil.iter.cmp.not, label %"$Trial.take_pages.exit.loopexit.i", label %forbody.i.i.epil, !llvm.loop !152
 
 "$Trial.take_pages.exit.loopexit.i":              ; preds = %forbody.i.i.epil, %"$Trial.take_pages.exit.loopexit.i.unr-lcssa"
   %.pre.i = load i32, ptr %17, align 4
@@ -66378,7 +66711,7 @@ forbody.i.i24.epil:                               ; preds = %"$Trial.take_pages.
   %228 = add nuw nsw i64 %i.012.i.i25.epil, 1
   %epil.iter34.next = add i64 %epil.iter34, 1
   %epil.iter34.cmp.not = icmp eq i64 %epil.iter34.next, %xtraiter33
-  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !144
+  br i1 %epil.iter34.cmp.not, label %"$Trial.take_pages.exit.loopexit.i27", label %forbody.i.i24.epil, !llvm.loop !153
 
 "$Trial.take_pages.exit.loopexit.i27":            ; preds = %forbody.i.i24.epil, %"$Trial.take_pages.exit.loopexit.i27.unr-lcssa"
   %.pre.i28 = load i32, ptr %14, align 4
@@ -66566,7 +66899,7 @@ forbody.lr.ph:                                    ; preds = %entry
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %merge1 ]
-  %6 = getelementptr %126, ptr %4, i64 %indvars.iv
+  %6 = getelementptr %127, ptr %4, i64 %indvars.iv
   %7 = load i32, ptr %6, align 4
   %8 = getelementptr i8, ptr %6, i64 4
   %9 = load i32, ptr %8, align 4
@@ -66648,8 +66981,8 @@ entry:
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %chosen.sroa.17.i.i = alloca [629 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %attributes.i25.i = alloca %113, align 8
-  %attributes.i.i = alloca %113, align 8
+  %attributes.i25.i = alloca %114, align 8
+  %attributes.i.i = alloca %114, align 8
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
   %chosen.sroa.12 = alloca [31 x i8], align 1
@@ -66741,7 +67074,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.865", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.866", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -66975,7 +67308,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %172 = load i32, ptr %129, align 4
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.871", i32 %172)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.872", i32 %172)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %174, i64 1023)
@@ -67009,7 +67342,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %181 = call ptr @__errno_location()
   %182 = load i32, ptr %181, align 4
   %183 = call ptr @strerror(i32 %182)
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.872", ptr %183)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.873", ptr %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -67037,7 +67370,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %192, ptr noundef nonnull align 4 dereferenceable(28) %190, i64 28, i1 false)
   %193 = getelementptr i8, ptr %0, i64 8552
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).681"(ptr %193, ptr %192, ptr %194)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %193, ptr %192, ptr %194)
   %195 = getelementptr i8, ptr %0, i64 8768
   %196 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
   %197 = getelementptr i8, ptr %0, i64 8784
@@ -67126,7 +67459,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.873", i32 %242, i32 %244)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.874", i32 %242, i32 %244)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -67160,7 +67493,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.874", i32 %252, i32 %254)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.875", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %257, i64 1023)
@@ -67269,7 +67602,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.875", i32 %252, i32 %254)
+  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
@@ -67496,7 +67829,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %404, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", i32 %252, i32 %254)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.877", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
@@ -67528,7 +67861,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %412 = call ptr @__errno_location()
   %413 = load i32, ptr %412, align 4
   %414 = call ptr @strerror(i32 %413)
-  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.872", ptr %414)
+  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.873", ptr %414)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %416, i64 1023)
@@ -67627,21 +67960,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %452 = getelementptr i8, ptr %0, i64 8296
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.878"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.879"(ptr %452, i64 %454)
   br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %456 = getelementptr i8, ptr %0, i64 8248
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.870"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.871"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %460 = getelementptr i8, ptr %0, i64 8224
   %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %462 = sext i32 %461 to i64
-  %463 = call fastcc zeroext i1 @"$Vector.reserve.870"(ptr %460, i64 %462)
+  %463 = call fastcc zeroext i1 @"$Vector.reserve.871"(ptr %460, i64 %462)
   br i1 %463, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -67772,7 +68105,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %513 = getelementptr i8, ptr %0, i64 8320
   %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %515 = sext i32 %514 to i64
-  %516 = call fastcc zeroext i1 @"$Vector.reserve.878"(ptr %513, i64 %515)
+  %516 = call fastcc zeroext i1 @"$Vector.reserve.879"(ptr %513, i64 %515)
   br i1 %516, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -67780,7 +68113,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.879", i32 %232)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.880", i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -67846,7 +68179,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.870"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.871"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -67876,7 +68209,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.878"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.879"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -67912,7 +68245,7 @@ entry:
   %raw.i41.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i47.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i.i = alloca %110, align 8
+  %limits.i.i = alloca %111, align 8
   %own.i = alloca %4, align 8
   %raw.i49 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
@@ -67924,7 +68257,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.763", ptr nonnull @"$string.882")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.764", ptr nonnull @"$string.883")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -68088,17 +68421,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
   %74 = getelementptr i8, ptr %35, i64 6488
-  %75 = load ptr, ptr %74, align 8, !noalias !145
+  %75 = load ptr, ptr %74, align 8, !noalias !154
   %76 = getelementptr i8, ptr %75, i64 72
-  %77 = load i32, ptr %76, align 4, !noalias !145
+  %77 = load i32, ptr %76, align 4, !noalias !154
   %78 = getelementptr i8, ptr %35, i64 6504
-  %79 = load i32, ptr %78, align 4, !noalias !145
+  %79 = load i32, ptr %78, align 4, !noalias !154
   %80 = getelementptr i8, ptr %35, i64 7172
-  %81 = load i32, ptr %80, align 4, !noalias !145
+  %81 = load i32, ptr %80, align 4, !noalias !154
   %82 = getelementptr i8, ptr %35, i64 6500
-  %83 = load i32, ptr %82, align 4, !noalias !145
+  %83 = load i32, ptr %82, align 4, !noalias !154
   %84 = getelementptr i8, ptr %35, i64 10328
-  %85 = load i32, ptr %84, align 4, !noalias !145
+  %85 = load i32, ptr %84, align 4, !noalias !154
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -68122,7 +68455,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.797", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.798", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -68151,7 +68484,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6508
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.884", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.885", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -68193,7 +68526,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.885", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.886", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -68285,7 +68618,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.887", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.888", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -68534,7 +68867,7 @@ forbody.i.epil:                                   ; preds = %merge1.i.loopexit.u
   %133 = add nuw nsw i32 %row.055.i.epil, 1
   %epil.iter.next = add i32 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i32 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !148
+  br i1 %epil.iter.cmp.not, label %merge1.i, label %forbody.i.epil, !llvm.loop !157
 
 merge1.i:                                         ; preds = %merge1.i.loopexit.unr-lcssa, %forbody.i.epil, %forcond.preheader.i
   %134 = sext i32 %47 to i64
@@ -68711,8 +69044,8 @@ define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, p
 entry:
   %raw.i42.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i116.i.i = alloca [1024 x i8], align 1
-  %args.i19.i.i.i.i = alloca %106, align 8
-  %args.i.i.i.i.i = alloca %106, align 8
+  %args.i19.i.i.i.i = alloca %107, align 8
+  %args.i.i.i.i.i = alloca %107, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i91.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -68885,7 +69218,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.892", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.893", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -69003,7 +69336,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.893", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.894", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -69029,7 +69362,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %127, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %128, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -69214,7 +69547,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %127, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %128, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -69576,7 +69909,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.894", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.895", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -69606,7 +69939,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.895", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.896", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -69729,7 +70062,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.888", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.889", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -69762,7 +70095,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.889", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.890", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -69792,7 +70125,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.890", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.891", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -69833,7 +70166,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.891", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.892", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -70025,61 +70358,70 @@ attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !88 = distinct !{!88, !89, !"$Plan.layout: argument 0"}
 !89 = distinct !{!89, !"$Plan.layout"}
 !90 = !{!91}
-!91 = distinct !{!91, !92, !"$BufferShape.output_shape: argument 0"}
-!92 = distinct !{!92, !"$BufferShape.output_shape"}
+!91 = distinct !{!91, !92, !"$Plan.cache: argument 0"}
+!92 = distinct !{!92, !"$Plan.cache"}
 !93 = !{!94}
-!94 = distinct !{!94, !95, !"$StepShape.for_decode: argument 0"}
-!95 = distinct !{!95, !"$StepShape.for_decode"}
+!94 = distinct !{!94, !95, !"$Plan.shape_model: argument 0"}
+!95 = distinct !{!95, !"$Plan.shape_model"}
 !96 = !{!97}
-!97 = distinct !{!97, !98, !"$Plan.rank: argument 0"}
-!98 = distinct !{!98, !"$Plan.rank"}
-!99 = distinct !{!99, !49, !50}
-!100 = distinct !{!100, !50, !49}
-!101 = distinct !{!101, !1}
-!102 = distinct !{!102, !1}
-!103 = distinct !{!103, !1}
-!104 = !{!105}
-!105 = distinct !{!105, !106, !"$Loop.limits: argument 0"}
-!106 = distinct !{!106, !"$Loop.limits"}
-!107 = !{!108}
-!108 = distinct !{!108, !109, !"$Loop.limits: argument 0"}
-!109 = distinct !{!109, !"$Loop.limits"}
+!97 = distinct !{!97, !98, !"$Plan.layout: argument 0"}
+!98 = distinct !{!98, !"$Plan.layout"}
+!99 = !{!100}
+!100 = distinct !{!100, !101, !"$BufferShape.output_shape: argument 0"}
+!101 = distinct !{!101, !"$BufferShape.output_shape"}
+!102 = !{!103}
+!103 = distinct !{!103, !104, !"$StepShape.for_decode: argument 0"}
+!104 = distinct !{!104, !"$StepShape.for_decode"}
+!105 = !{!106}
+!106 = distinct !{!106, !107, !"$Plan.rank: argument 0"}
+!107 = distinct !{!107, !"$Plan.rank"}
+!108 = distinct !{!108, !49, !50}
+!109 = distinct !{!109, !50, !49}
 !110 = distinct !{!110, !1}
 !111 = distinct !{!111, !1}
 !112 = distinct !{!112, !1}
-!113 = distinct !{!113, !1}
-!114 = distinct !{!114, !1}
-!115 = !{!116}
-!116 = distinct !{!116, !117, !"$Plan.cache: argument 0"}
-!117 = distinct !{!117, !"$Plan.cache"}
-!118 = !{!119, !116}
-!119 = distinct !{!119, !120, !"$Plan.layout: argument 0"}
-!120 = distinct !{!120, !"$Plan.layout"}
-!121 = !{!122}
-!122 = distinct !{!122, !123, !"$BufferShape.output_shape: argument 0"}
-!123 = distinct !{!123, !"$BufferShape.output_shape"}
+!113 = !{!114}
+!114 = distinct !{!114, !115, !"$Loop.limits: argument 0"}
+!115 = distinct !{!115, !"$Loop.limits"}
+!116 = !{!117}
+!117 = distinct !{!117, !118, !"$Loop.limits: argument 0"}
+!118 = distinct !{!118, !"$Loop.limits"}
+!119 = distinct !{!119, !1}
+!120 = distinct !{!120, !1}
+!121 = distinct !{!121, !1}
+!122 = distinct !{!122, !1}
+!123 = distinct !{!123, !1}
 !124 = !{!125}
-!125 = distinct !{!125, !126, !"$StepShape.for_decode: argument 0"}
-!126 = distinct !{!126, !"$StepShape.for_decode"}
-!127 = !{!128}
-!128 = distinct !{!128, !129, !"$BufferShape.output_shape: argument 0"}
-!129 = distinct !{!129, !"$BufferShape.output_shape"}
+!125 = distinct !{!125, !126, !"$Plan.cache: argument 0"}
+!126 = distinct !{!126, !"$Plan.cache"}
+!127 = !{!128, !125}
+!128 = distinct !{!128, !129, !"$Plan.layout: argument 0"}
+!129 = distinct !{!129, !"$Plan.layout"}
 !130 = !{!131}
-!131 = distinct !{!131, !132, !"$Plan.layout: argument 0"}
-!132 = distinct !{!132, !"$Plan.layout"}
-!133 = distinct !{!133, !49, !50}
-!134 = distinct !{!134, !50, !49}
-!135 = distinct !{!135, !49, !50}
-!136 = distinct !{!136, !50, !49}
-!137 = distinct !{!137, !49, !50}
-!138 = distinct !{!138, !50, !49}
-!139 = distinct !{!139, !1}
-!140 = !{!141}
-!141 = distinct !{!141, !142, !"$decode_plan: argument 0"}
-!142 = distinct !{!142, !"$decode_plan"}
-!143 = distinct !{!143, !1}
-!144 = distinct !{!144, !1}
-!145 = !{!146}
-!146 = distinct !{!146, !147, !"$Loop.limits: argument 0"}
-!147 = distinct !{!147, !"$Loop.limits"}
+!131 = distinct !{!131, !132, !"$BufferShape.output_shape: argument 0"}
+!132 = distinct !{!132, !"$BufferShape.output_shape"}
+!133 = !{!134}
+!134 = distinct !{!134, !135, !"$StepShape.for_decode: argument 0"}
+!135 = distinct !{!135, !"$StepShape.for_decode"}
+!136 = !{!137}
+!137 = distinct !{!137, !138, !"$BufferShape.output_shape: argument 0"}
+!138 = distinct !{!138, !"$BufferShape.output_shape"}
+!139 = !{!140}
+!140 = distinct !{!140, !141, !"$Plan.layout: argument 0"}
+!141 = distinct !{!141, !"$Plan.layout"}
+!142 = distinct !{!142, !49, !50}
+!143 = distinct !{!143, !50, !49}
+!144 = distinct !{!144, !49, !50}
+!145 = distinct !{!145, !50, !49}
+!146 = distinct !{!146, !49, !50}
+!147 = distinct !{!147, !50, !49}
 !148 = distinct !{!148, !1}
+!149 = !{!150}
+!150 = distinct !{!150, !151, !"$decode_plan: argument 0"}
+!151 = distinct !{!151, !"$decode_plan"}
+!152 = distinct !{!152, !1}
+!153 = distinct !{!153, !1}
+!154 = !{!155}
+!155 = distinct !{!155, !156, !"$Loop.limits: argument 0"}
+!156 = distinct !{!156, !"$Loop.limits"}
+!157 = distinct !{!157, !1}
