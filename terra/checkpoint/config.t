@@ -152,7 +152,10 @@ local terra check_rotation_kind(rotation : &ConfigReader) : int32
   var child = rotation.document:child(rotation.object)
   while child ~= nil do
     if child.kind == json.object_kind then
-      return status.fail(rotation.message, C.GLM_NOT_SUPPORTED, "%s: RoPE parameters of their own for a kind of layer are not supported", rotation.path)
+      return status.fail(
+        rotation.message, C.GLM_NOT_SUPPORTED, "%s: %s%.*s: RoPE parameters of their own for a kind of layer are not supported",
+        rotation.path, &rotation.prefix[0], [int32](child.key.size), child.key.data
+      )
     end
     child = rotation.document:next(child)
   end

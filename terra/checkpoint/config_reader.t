@@ -51,6 +51,9 @@ terra ConfigReader:is_null(key : rawstring) : bool
 end
 
 terra ConfigReader:missing(key : rawstring) : int32
+  if self:is_null(key) then
+    return fail(self, C.GLM_INVALID_CHECKPOINT, " is null, which leaves it unsaid", key)
+  end
   return fail(self, C.GLM_INVALID_CHECKPOINT, " is missing", key)
 end
 

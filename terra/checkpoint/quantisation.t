@@ -204,6 +204,11 @@ terra Quantisation:read_groups(from : &ConfigReader) : int32
   var all = from:inside(text.slice("config_groups"), groups)
   while group ~= nil do
     var inside = all:inside(group.key, group)
+    if group.kind ~= json.object_kind then
+      var name : int8[64]
+      C.snprintf(&name[0], 64, "%.*s", [int32](group.key.size), group.key.data)
+      return all:wrong_kind(&name[0], "an object", group)
+    end
     status.try(check_group(&inside))
     status.try(self:read_targets(&inside))
     group = from.document:next(group)

@@ -135,12 +135,25 @@ terra Validator:check_expert_types(module : &Module, view : &TensorView)
   end
 end
 
+terra Validator:check_known(module : &Module, view : &TensorView) : bool
+  if module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3 then
+    return true
+  elseif not module.is_quantised or view.dtype == C.GLM_DTYPE_F32 or view.dtype == C.GLM_DTYPE_BF16 then
+    return self:check_plain(view)
+  end
+  complain(
+    self, self.checkpoint:file_of(view), view.name,
+    "expected the dtype F8_E4M3 (BF16 or F32 where quantization_config of config.json leaves a linear alone), got %s",
+    dtypes.name(view.dtype)
+  )
+  return false
+end
+
 terra Validator:check_matrix(module : &Module)
   var name : int8[160]
   var view = self:take(join(&name[0], module, ".weight"))
   if view ~= nil and self:check_shape(view, module.rows, module.columns) then
-    var may_be_quantised = module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3
-    if (may_be_quantised or self:check_plain(view)) and self:check_quantisation(module, view) then
+    if self:check_known(module, view) and self:check_quantisation(module, view) then
       self:unify(module, view)
       self:check_expert_types(module, view)
     end

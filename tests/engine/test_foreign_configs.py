@@ -252,11 +252,35 @@ def test_fp8_weights_without_a_quantization_config(tmp_path):
     [
         ({"torch_dtype": "float16"}, ['"bfloat16"', '"float32"', '"float16"']),
         ({"head_dim": None, "num_attention_heads": 64}, ["head_dim", "at least 2", "1"]),
+        ({"n_routed_experts": None}, ["n_routed_experts is null"]),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
+            ["rope_parameters.full_attention: RoPE parameters of their own"],
+        ),
     ],
 )
 def test_true_reasons(changes, words, sound_config, tmp_path):
     config = {**sound_config, **changes}
     expect_refusal(written(tmp_path, config), words)
+
+
+@pytest.mark.parametrize("group", ["FP8_DYNAMIC", ["Linear"], None])
+def test_a_group_that_is_no_object(group, sound_config, tmp_path):
+    config = copy.deepcopy(sound_config)
+    config["quantization_config"]["config_groups"] = {"FP8": group}
+    words = ["quantization_config.config_groups.FP8", "expected an object"]
+    expect_refusal(written(tmp_path, config), words)
+
+
+@pytest.mark.parametrize("dtype", ["I8", "F8_E5M2"])
+def test_quantised_weight_of_another_type(dtype, tmp_path):
+    directory = tamper.small_checkpoint(tmp_path / "model")
+    name = "model.layers.1.self_attn.q_proj.weight"
+    shard = tamper.shard_of(directory, name)
+    tamper.change_header(shard, lambda header: header[name].update(dtype=dtype))
+    (problem,) = inspect_checkpoint(directory)["problems"]
+    assert problem["message"].startswith("expected the dtype F8_E4M3 (")
+    assert problem["message"].endswith(f"got {dtype}")
 
 
 def tie(directory: Path, dtype: str, shape: list[int], data: bytes) -> list[str]:

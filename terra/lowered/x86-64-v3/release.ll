@@ -268,649 +268,652 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.162" = private unnamed_addr constant [6 x i8] c"array\00", align 1
 @"$string.163" = private unnamed_addr constant [7 x i8] c"object\00", align 1
 @"$string.164" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.166" = private unnamed_addr constant [20 x i8] c"%s: %s%s is missing\00", align 1
-@"$string.167" = private unnamed_addr constant [35 x i8] c"%s: %s%s: expected %s, got %s %.*s\00", align 1
-@"$string.168" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.169" = private unnamed_addr constant [5 x i8] c"\22%s\22\00", align 1
-@"$string.170" = private unnamed_addr constant [7 x i8] c"\22%.*s\22\00", align 1
-@"$string.171" = private unnamed_addr constant [5 x i8] c"%.9g\00", align 1
-@"$string.172" = private unnamed_addr constant [6 x i8] c"an %s\00", align 1
-@"$string.173" = private unnamed_addr constant [37 x i8] c"%s: %s%s is %s; only %s is supported\00", align 1
-@"$string.174" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.175" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.176" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.177" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.178" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.179" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.180" = private unnamed_addr constant [39 x i8] c"%s: %s%s is %lld, outside %lld to %lld\00", align 1
-@"$string.181" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.182" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.183" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.184" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.185" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.186" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.187" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.188" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.189" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.190" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.191" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.192" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.193" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.194" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.195" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.196" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.197" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.198" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.199" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.200" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.201" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.202" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.203" = private unnamed_addr constant [33 x i8] c"%s: %s%s is %g, outside %g to %g\00", align 1
-@"$string.204" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.205" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.206" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.207" = private unnamed_addr constant [102 x i8] c"%s: head_dim is missing, and hidden_size %d over num_attention_heads %d gives %d; expected at least 2\00", align 1
-@"$string.208" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.209" = private unnamed_addr constant [8 x i8] c"%s%.*s.\00", align 1
-@"$string.210" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.211" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.212" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.213" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.214" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.215" = private unnamed_addr constant [71 x i8] c"%s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
-@"$string.216" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.217" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.218" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.219" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.220" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.221" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.222" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.223" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.224" = private unnamed_addr constant [24 x i8] c"\22bfloat16\22 or \22float32\22\00", align 1
-@"$string.225" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.226" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.227" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.228" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.229" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.230" = private unnamed_addr constant [20 x i8] c"add_cross_attention\00", align 1
-@"$string.231" = private unnamed_addr constant [17 x i8] c"null, false or 0\00", align 1
-@"$string.232" = private unnamed_addr constant [6 x i8] c"alibi\00", align 1
-@"$string.233" = private unnamed_addr constant [19 x i8] c"apply_layernorm_1p\00", align 1
-@"$string.234" = private unnamed_addr constant [41 x i8] c"apply_residual_connection_post_layernorm\00", align 1
-@"$string.235" = private unnamed_addr constant [29 x i8] c"apply_router_weight_on_input\00", align 1
-@"$string.236" = private unnamed_addr constant [22 x i8] c"attention_output_gate\00", align 1
-@"$string.237" = private unnamed_addr constant [20 x i8] c"attention_sink_bias\00", align 1
-@"$string.238" = private unnamed_addr constant [16 x i8] c"attention_sinks\00", align 1
-@"$string.239" = private unnamed_addr constant [19 x i8] c"attention_out_bias\00", align 1
-@"$string.240" = private unnamed_addr constant [19 x i8] c"attn_logit_softcap\00", align 1
-@"$string.241" = private unnamed_addr constant [23 x i8] c"attn_logit_softcapping\00", align 1
-@"$string.242" = private unnamed_addr constant [17 x i8] c"attn_output_gate\00", align 1
-@"$string.243" = private unnamed_addr constant [24 x i8] c"attn_temperature_tuning\00", align 1
-@"$string.244" = private unnamed_addr constant [16 x i8] c"add_bias_linear\00", align 1
-@"$string.245" = private unnamed_addr constant [29 x i8] c"add_full_attention_sink_bias\00", align 1
-@"$string.246" = private unnamed_addr constant [28 x i8] c"add_swa_attention_sink_bias\00", align 1
-@"$string.247" = private unnamed_addr constant [9 x i8] c"clip_qkv\00", align 1
-@"$string.248" = private unnamed_addr constant [19 x i8] c"compression_config\00", align 1
-@"$string.249" = private unnamed_addr constant [12 x i8] c"expert_bias\00", align 1
-@"$string.250" = private unnamed_addr constant [20 x i8] c"final_logit_softcap\00", align 1
-@"$string.251" = private unnamed_addr constant [24 x i8] c"final_logit_softcapping\00", align 1
-@"$string.252" = private unnamed_addr constant [11 x i8] c"index_topk\00", align 1
-@"$string.253" = private unnamed_addr constant [19 x i8] c"is_encoder_decoder\00", align 1
-@"$string.254" = private unnamed_addr constant [13 x i8] c"kv_lora_rank\00", align 1
-@"$string.255" = private unnamed_addr constant [13 x i8] c"layernorm_1p\00", align 1
-@"$string.256" = private unnamed_addr constant [24 x i8] c"layernorm_zero_centered\00", align 1
-@"$string.257" = private unnamed_addr constant [13 x i8] c"lm_head_bias\00", align 1
-@"$string.258" = private unnamed_addr constant [16 x i8] c"logits_soft_cap\00", align 1
-@"$string.259" = private unnamed_addr constant [9 x i8] c"mlp_bias\00", align 1
-@"$string.260" = private unnamed_addr constant [16 x i8] c"mlp_only_layers\00", align 1
-@"$string.261" = private unnamed_addr constant [33 x i8] c"moe_apply_router_weight_on_input\00", align 1
-@"$string.262" = private unnamed_addr constant [9 x i8] c"moe_bias\00", align 1
-@"$string.263" = private unnamed_addr constant [23 x i8] c"no_rope_layer_interval\00", align 1
-@"$string.264" = private unnamed_addr constant [20 x i8] c"nope_layer_interval\00", align 1
-@"$string.265" = private unnamed_addr constant [17 x i8] c"norm_unit_offset\00", align 1
-@"$string.266" = private unnamed_addr constant [20 x i8] c"normalize_embedding\00", align 1
-@"$string.267" = private unnamed_addr constant [21 x i8] c"num_kv_shared_layers\00", align 1
-@"$string.268" = private unnamed_addr constant [25 x i8] c"output_logit_softcapping\00", align 1
-@"$string.269" = private unnamed_addr constant [14 x i8] c"parallel_attn\00", align 1
-@"$string.270" = private unnamed_addr constant [18 x i8] c"parallel_residual\00", align 1
-@"$string.271" = private unnamed_addr constant [16 x i8] c"post_layer_norm\00", align 1
-@"$string.272" = private unnamed_addr constant [10 x i8] c"post_norm\00", align 1
-@"$string.273" = private unnamed_addr constant [12 x i8] c"q_lora_rank\00", align 1
-@"$string.274" = private unnamed_addr constant [8 x i8] c"qk_clip\00", align 1
-@"$string.275" = private unnamed_addr constant [13 x i8] c"quantization\00", align 1
-@"$string.276" = private unnamed_addr constant [25 x i8] c"rms_norm_add_unit_offset\00", align 1
-@"$string.277" = private unnamed_addr constant [21 x i8] c"rms_norm_unit_offset\00", align 1
-@"$string.278" = private unnamed_addr constant [16 x i8] c"rope_interleave\00", align 1
-@"$string.279" = private unnamed_addr constant [17 x i8] c"rope_interleaved\00", align 1
-@"$string.280" = private unnamed_addr constant [19 x i8] c"rotary_interleaved\00", align 1
-@"$string.281" = private unnamed_addr constant [25 x i8] c"router_logit_softcapping\00", align 1
-@"$string.282" = private unnamed_addr constant [12 x i8] c"scale_depth\00", align 1
-@"$string.283" = private unnamed_addr constant [16 x i8] c"scale_embedding\00", align 1
-@"$string.284" = private unnamed_addr constant [13 x i8] c"swiglu_limit\00", align 1
-@"$string.285" = private unnamed_addr constant [10 x i8] c"use_alibi\00", align 1
-@"$string.286" = private unnamed_addr constant [19 x i8] c"use_attention_sink\00", align 1
-@"$string.287" = private unnamed_addr constant [20 x i8] c"use_attention_sinks\00", align 1
-@"$string.288" = private unnamed_addr constant [28 x i8] c"use_bidirectional_attention\00", align 1
-@"$string.289" = private unnamed_addr constant [16 x i8] c"use_dynamic_ntk\00", align 1
-@"$string.290" = private unnamed_addr constant [20 x i8] c"use_gated_attention\00", align 1
-@"$string.291" = private unnamed_addr constant [19 x i8] c"use_gemma_rms_norm\00", align 1
-@"$string.292" = private unnamed_addr constant [14 x i8] c"use_logn_attn\00", align 1
-@"$string.293" = private unnamed_addr constant [8 x i8] c"use_mla\00", align 1
-@"$string.294" = private unnamed_addr constant [22 x i8] c"use_parallel_residual\00", align 1
-@"$string.295" = private unnamed_addr constant [14 x i8] c"use_post_norm\00", align 1
-@"$string.296" = private unnamed_addr constant [20 x i8] c"zero_centered_gamma\00", align 1
-@"$string.297" = private unnamed_addr constant [16 x i8] c"zero_expert_num\00", align 1
-@"$string.298" = private unnamed_addr constant [24 x i8] c"attention_in_multiplier\00", align 1
-@"$string.299" = private unnamed_addr constant [25 x i8] c"attention_out_multiplier\00", align 1
-@"$string.300" = private unnamed_addr constant [20 x i8] c"decoder_sparse_step\00", align 1
-@"$string.301" = private unnamed_addr constant [21 x i8] c"embedding_multiplier\00", align 1
-@"$string.302" = private unnamed_addr constant [16 x i8] c"embedding_scale\00", align 1
-@"$string.303" = private unnamed_addr constant [27 x i8] c"global_attn_every_n_layers\00", align 1
-@"$string.304" = private unnamed_addr constant [26 x i8] c"interleave_moe_layer_step\00", align 1
-@"$string.305" = private unnamed_addr constant [15 x i8] c"key_multiplier\00", align 1
-@"$string.306" = private unnamed_addr constant [19 x i8] c"lm_head_multiplier\00", align 1
-@"$string.307" = private unnamed_addr constant [12 x i8] c"logit_scale\00", align 1
-@"$string.308" = private unnamed_addr constant [15 x i8] c"logits_scaling\00", align 1
-@"$string.309" = private unnamed_addr constant [18 x i8] c"output_multiplier\00", align 1
-@"$string.310" = private unnamed_addr constant [20 x i8] c"residual_multiplier\00", align 1
-@"$string.311" = private unnamed_addr constant [11 x i8] c"rope_ratio\00", align 1
-@"$string.312" = private unnamed_addr constant [10 x i8] c"scale_emb\00", align 1
-@"$string.313" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.314" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.315" = private unnamed_addr constant [6 x i8] c"swish\00", align 1
-@"$string.316" = private unnamed_addr constant [18 x i8] c"\22silu\22 or \22swish\22\00", align 1
-@"$string.317" = private unnamed_addr constant [18 x i8] c"hidden_activation\00", align 1
-@"$string.318" = private unnamed_addr constant [27 x i8] c"moe_router_activation_func\00", align 1
-@"$string.319" = private unnamed_addr constant [8 x i8] c"sigmoid\00", align 1
-@"$string.320" = private unnamed_addr constant [10 x i8] c"\22sigmoid\22\00", align 1
-@"$string.321" = private unnamed_addr constant [26 x i8] c"moe_router_score_function\00", align 1
-@"$string.322" = private unnamed_addr constant [10 x i8] c"norm_type\00", align 1
-@"$string.323" = private unnamed_addr constant [8 x i8] c"rmsnorm\00", align 1
-@"$string.324" = private unnamed_addr constant [9 x i8] c"rms_norm\00", align 1
-@"$string.325" = private unnamed_addr constant [8 x i8] c"RMSNorm\00", align 1
-@"$string.326" = private unnamed_addr constant [37 x i8] c"\22rmsnorm\22 or \22rms_norm\22 or \22RMSNorm\22\00", align 1
-@"$string.327" = private unnamed_addr constant [14 x i8] c"normalization\00", align 1
-@"$string.328" = private unnamed_addr constant [24 x i8] c"position_embedding_type\00", align 1
-@"$string.329" = private unnamed_addr constant [5 x i8] c"rope\00", align 1
-@"$string.330" = private unnamed_addr constant [7 x i8] c"rotary\00", align 1
-@"$string.331" = private unnamed_addr constant [19 x i8] c"\22rope\22 or \22rotary\22\00", align 1
-@"$string.332" = private unnamed_addr constant [13 x i8] c"qk_norm_type\00", align 1
-@"$string.333" = private unnamed_addr constant [9 x i8] c"per_head\00", align 1
-@"$string.334" = private unnamed_addr constant [11 x i8] c"\22per_head\22\00", align 1
-@"$string.335" = private unnamed_addr constant [14 x i8] c"rms_norm_type\00", align 1
-@"$string.336" = private unnamed_addr constant [22 x i8] c"router_score_function\00", align 1
-@"$string.337" = private unnamed_addr constant [11 x i8] c"score_func\00", align 1
-@"$string.338" = private unnamed_addr constant [15 x i8] c"score_function\00", align 1
-@"$string.339" = private unnamed_addr constant [13 x i8] c"scoring_func\00", align 1
-@"$string.340" = private unnamed_addr constant [12 x i8] c"topk_method\00", align 1
-@"$string.341" = private unnamed_addr constant [9 x i8] c"noaux_tc\00", align 1
-@"$string.342" = private unnamed_addr constant [11 x i8] c"\22noaux_tc\22\00", align 1
-@"$string.343" = private unnamed_addr constant [10 x i8] c"is_causal\00", align 1
-@"$string.344" = private unnamed_addr constant [36 x i8] c"a list with an entry for each layer\00", align 1
-@"$string.345" = private unnamed_addr constant [7 x i8] c"%s[%d]\00", align 1
-@"$string.346" = private unnamed_addr constant [3 x i8] c"%g\00", align 1
-@"$string.347" = private unnamed_addr constant [12 x i8] c"layer_types\00", align 1
-@"$string.348" = private unnamed_addr constant [15 x i8] c"full_attention\00", align 1
-@"$string.349" = private unnamed_addr constant [19 x i8] c"use_sliding_window\00", align 1
-@"$string.350" = private unnamed_addr constant [15 x i8] c"sliding_window\00", align 1
-@"$string.351" = private unnamed_addr constant [54 x i8] c"a window of max_position_embeddings or more, or null,\00", align 1
-@"$string.352" = private unnamed_addr constant [21 x i8] c"attention_chunk_size\00", align 1
-@"$string.353" = private unnamed_addr constant [16 x i8] c"mlp_layer_types\00", align 1
-@"$string.354" = private unnamed_addr constant [6 x i8] c"dense\00", align 1
-@"$string.355" = private unnamed_addr constant [7 x i8] c"sparse\00", align 1
-@"$string.356" = private unnamed_addr constant [15 x i8] c"no_rope_layers\00", align 1
-@"$string.357" = private unnamed_addr constant [15 x i8] c"moe_layer_freq\00", align 1
-@"$string.358" = private unnamed_addr constant [22 x i8] c"query_pre_attn_scalar\00", align 1
-@"$string.359" = private unnamed_addr constant [21 x i8] c"attention_multiplier\00", align 1
-@"$string.360" = private unnamed_addr constant [14 x i8] c"softmax_scale\00", align 1
-@"$string.361" = private unnamed_addr constant [11 x i8] c"rotary_dim\00", align 1
-@"$string.362" = private unnamed_addr constant [15 x i8] c"dim_model_base\00", align 1
-@"$string.363" = private unnamed_addr constant [18 x i8] c"weight_block_size\00", align 1
-@"$string.364" = private unnamed_addr constant [32 x i8] c"a scale for each channel (null)\00", align 1
-@"$string.365" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.366" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.367" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.368" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.369" = private unnamed_addr constant [13 x i8] c"\22%s\22 or \22%s\22\00", align 1
-@"$string.370" = private unnamed_addr constant [20 x i8] c"quantization_status\00", align 1
-@"$string.371" = private unnamed_addr constant [11 x i8] c"compressed\00", align 1
-@"$string.372" = private unnamed_addr constant [7 x i8] c"frozen\00", align 1
-@"$string.373" = private unnamed_addr constant [16 x i8] c"sparsity_config\00", align 1
-@"$string.374" = private unnamed_addr constant [17 x i8] c"transform_config\00", align 1
-@"$string.375" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.376" = private unnamed_addr constant [21 x i8] c"null or an empty one\00", align 1
-@"$string.377" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.378" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.379" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.380" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.381" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.382" = private unnamed_addr constant [10 x i8] c"attn_head\00", align 1
-@"$string.383" = private unnamed_addr constant [9 x i8] c"actorder\00", align 1
-@"$string.384" = private unnamed_addr constant [16 x i8] c"block_structure\00", align 1
-@"$string.385" = private unnamed_addr constant [11 x i8] c"group_size\00", align 1
-@"$string.386" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.387" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.388" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.389" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.391" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.392" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.394" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.395" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.396" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.402" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.403" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.404" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.405" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.406" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.407" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.408" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.409" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.410" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.411" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.412" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.414" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.415" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.416" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.417" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.418" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.427" = private unnamed_addr constant [13 x i8] c"%s: %s%s: %s\00", align 1
-@"$string.439" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.440" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.444" = private unnamed_addr constant [11 x i8] c"quant_algo\00", align 1
-@"$string.445" = private unnamed_addr constant [20 x i8] c"kv_cache_quant_algo\00", align 1
-@"$string.446" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.450" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.451" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.453" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.454" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.455" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.456" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.457" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.458" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.459" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.460" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.462" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.463" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.464" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.466" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.468" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.469" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.470" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.472" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.473" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.474" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.476" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.477" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.478" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.479" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.480" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.482" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.483" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.487" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
-@"<global>.488" = internal global i32 0
-@"<global>.489" = internal local_unnamed_addr global ptr null
-@"<global>.490" = internal global %1 undef
-@"$string.495" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.496" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.497" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.498" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.500" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.503" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.504" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.505" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.506" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.507" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.508" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.509" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.510" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.511" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.512" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.513" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.514" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.515" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.516" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.517" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.518" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.519" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.520" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.521" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.522" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.523" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.524" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.525" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.526" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.527" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.528" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.529" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.530" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.531" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.532" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.533" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.534" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.535" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.536" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.537" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.538" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.539" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.540" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.541" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.543" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.544" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.545" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.546" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.548" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.552" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.553" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.554" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.555" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.556" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.557" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.558" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.559" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.560" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.561" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.562" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.563" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.564" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.565" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.566" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.567" = private unnamed_addr constant [66 x i8] c"the weight is F8_E4M3, but config.json has no quantization_config\00", align 1
-@"$string.568" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.569" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.570" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.571" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.572" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.573" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.574" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.575" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.576" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.577" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.578" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.580" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.581" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.582" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.583" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.584" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.585" = private unnamed_addr constant [65 x i8] c"config.json ties it to %s: expected the dtype %s of that, got %s\00", align 1
-@"$string.586" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.587" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.588" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.590" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.591" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.592" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.593" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.594" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.595" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.596" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.597" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.598" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.599" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.600" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.601" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.602" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.603" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.604" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.605" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.606" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.607" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.608" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.609" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.610" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.611" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.613" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.618" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.619" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.620" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.621" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.622" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.623" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.624" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.625" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.626" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.627" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.628" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.629" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.630" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.631" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.632" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.633" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.634" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.635" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.636" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.637" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.638" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.639" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.640" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.641" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.642" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.643" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.644" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.645" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.646" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.647" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.648" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.649" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.650" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.651" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.652" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.653" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.654" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.655" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.656" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.657" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.658" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.659" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.660" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.661" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.662" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.663" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.664" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.665" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.666" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.667" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.668" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.669" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.670" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.671" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
-@"$string.672" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.673" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.674" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.675" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.676" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.677" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.678" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.679" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.680" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.684" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.685" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.686" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.687" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.688" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.689" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.690" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.691" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.692" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.693" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.694" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.695" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.696" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.697" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.699" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.700" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.701" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.702" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.704" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.705" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.706" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.707" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.708" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.709" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.710" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.711" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.712" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.713" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.714" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.715" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.716" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.717" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.718" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.719" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.720" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.721" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.722" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.723" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.724" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.725" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.726" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.727" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.728" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.729" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.730" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.731" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.732" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.733" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.734" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.735" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.736" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.737" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.738" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.739" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.740" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.741" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.742" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.743" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.744" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.745" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.746" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.747" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.748" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.749" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.750" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.751" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.752" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.753" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.754" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.755" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.756" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.757" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.758" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.759" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.760" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.761" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.762" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.763" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.764" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.765" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.766" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.767" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.768" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.769" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.770" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.771" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.772" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.773" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.774" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.775" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.776" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.777" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.778" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.779" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.780" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.781" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.782" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.783" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.784" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.785" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.786" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.787" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.788" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.789" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.790" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.791" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.792" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.793" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.794" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.795" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.796" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.797" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.798" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.799" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.800" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.801" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.802" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.803" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.804" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.805" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.806" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.807" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.808" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.809" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.810" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.811" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.812" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.813" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.814" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.815" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.816" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.817" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.818" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.819" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.820" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.823" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.824" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.825" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.826" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.830" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.839" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.840" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.841" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.842" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.843" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.844" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.845" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.846" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.847" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.848" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.849" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.850" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.851" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.852" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
-@"$string.854" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.855" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.856" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.858" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.859" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.864" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.865" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.866" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.867" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.868" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.869" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.872" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.873" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.874" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.875" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.876" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.877" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.880" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.881" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.882" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.883" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.885" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.886" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.888" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.889" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.890" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.891" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.892" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.893" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.894" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.895" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.896" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1067" = private unnamed_addr constant [6 x ptr] [ptr @"$string.156", ptr @"$string.155", ptr @"$string.154", ptr @"$string.160", ptr @"$string.161", ptr @"$string.162"], align 8
-@"switch.table.$Checkpoint.read_shards.1070" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.516", ptr @"$string.517", ptr @"$string.518", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.516", ptr @"$string.519", ptr @"$string.520", ptr @"$string.521", ptr @"$string.522", ptr @"$string.523", ptr @"$string.524", ptr @"$string.525", ptr @"$string.526", ptr @"$string.527", ptr @"$string.528", ptr @"$string.529", ptr @"$string.530"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.714" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.222" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.519" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.520" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.521" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.522" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.523" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.524" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.525" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.526" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.527" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.528" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.529" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.530" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"$string.166" = private unnamed_addr constant [41 x i8] c"%s: %s%s is null, which leaves it unsaid\00", align 1
+@"$string.167" = private unnamed_addr constant [20 x i8] c"%s: %s%s is missing\00", align 1
+@"$string.168" = private unnamed_addr constant [35 x i8] c"%s: %s%s: expected %s, got %s %.*s\00", align 1
+@"$string.169" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.170" = private unnamed_addr constant [5 x i8] c"\22%s\22\00", align 1
+@"$string.171" = private unnamed_addr constant [7 x i8] c"\22%.*s\22\00", align 1
+@"$string.172" = private unnamed_addr constant [5 x i8] c"%.9g\00", align 1
+@"$string.173" = private unnamed_addr constant [6 x i8] c"an %s\00", align 1
+@"$string.174" = private unnamed_addr constant [37 x i8] c"%s: %s%s is %s; only %s is supported\00", align 1
+@"$string.175" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.176" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.177" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.178" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.179" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.180" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.181" = private unnamed_addr constant [39 x i8] c"%s: %s%s is %lld, outside %lld to %lld\00", align 1
+@"$string.182" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.183" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.184" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.185" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.186" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.187" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.188" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.189" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.190" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.191" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.192" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.193" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.194" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.195" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.196" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.197" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.198" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.199" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.200" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.201" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.202" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.203" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.204" = private unnamed_addr constant [33 x i8] c"%s: %s%s is %g, outside %g to %g\00", align 1
+@"$string.205" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.206" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.207" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.208" = private unnamed_addr constant [102 x i8] c"%s: head_dim is missing, and hidden_size %d over num_attention_heads %d gives %d; expected at least 2\00", align 1
+@"$string.209" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.210" = private unnamed_addr constant [8 x i8] c"%s%.*s.\00", align 1
+@"$string.211" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.212" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.213" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.214" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.215" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.216" = private unnamed_addr constant [79 x i8] c"%s: %s%.*s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
+@"$string.217" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.218" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.219" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.220" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.221" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.222" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.223" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.224" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.225" = private unnamed_addr constant [24 x i8] c"\22bfloat16\22 or \22float32\22\00", align 1
+@"$string.226" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.227" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.228" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.229" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.230" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.231" = private unnamed_addr constant [20 x i8] c"add_cross_attention\00", align 1
+@"$string.232" = private unnamed_addr constant [17 x i8] c"null, false or 0\00", align 1
+@"$string.233" = private unnamed_addr constant [6 x i8] c"alibi\00", align 1
+@"$string.234" = private unnamed_addr constant [19 x i8] c"apply_layernorm_1p\00", align 1
+@"$string.235" = private unnamed_addr constant [41 x i8] c"apply_residual_connection_post_layernorm\00", align 1
+@"$string.236" = private unnamed_addr constant [29 x i8] c"apply_router_weight_on_input\00", align 1
+@"$string.237" = private unnamed_addr constant [22 x i8] c"attention_output_gate\00", align 1
+@"$string.238" = private unnamed_addr constant [20 x i8] c"attention_sink_bias\00", align 1
+@"$string.239" = private unnamed_addr constant [16 x i8] c"attention_sinks\00", align 1
+@"$string.240" = private unnamed_addr constant [19 x i8] c"attention_out_bias\00", align 1
+@"$string.241" = private unnamed_addr constant [19 x i8] c"attn_logit_softcap\00", align 1
+@"$string.242" = private unnamed_addr constant [23 x i8] c"attn_logit_softcapping\00", align 1
+@"$string.243" = private unnamed_addr constant [17 x i8] c"attn_output_gate\00", align 1
+@"$string.244" = private unnamed_addr constant [24 x i8] c"attn_temperature_tuning\00", align 1
+@"$string.245" = private unnamed_addr constant [16 x i8] c"add_bias_linear\00", align 1
+@"$string.246" = private unnamed_addr constant [29 x i8] c"add_full_attention_sink_bias\00", align 1
+@"$string.247" = private unnamed_addr constant [28 x i8] c"add_swa_attention_sink_bias\00", align 1
+@"$string.248" = private unnamed_addr constant [9 x i8] c"clip_qkv\00", align 1
+@"$string.249" = private unnamed_addr constant [19 x i8] c"compression_config\00", align 1
+@"$string.250" = private unnamed_addr constant [12 x i8] c"expert_bias\00", align 1
+@"$string.251" = private unnamed_addr constant [20 x i8] c"final_logit_softcap\00", align 1
+@"$string.252" = private unnamed_addr constant [24 x i8] c"final_logit_softcapping\00", align 1
+@"$string.253" = private unnamed_addr constant [11 x i8] c"index_topk\00", align 1
+@"$string.254" = private unnamed_addr constant [19 x i8] c"is_encoder_decoder\00", align 1
+@"$string.255" = private unnamed_addr constant [13 x i8] c"kv_lora_rank\00", align 1
+@"$string.256" = private unnamed_addr constant [13 x i8] c"layernorm_1p\00", align 1
+@"$string.257" = private unnamed_addr constant [24 x i8] c"layernorm_zero_centered\00", align 1
+@"$string.258" = private unnamed_addr constant [13 x i8] c"lm_head_bias\00", align 1
+@"$string.259" = private unnamed_addr constant [16 x i8] c"logits_soft_cap\00", align 1
+@"$string.260" = private unnamed_addr constant [9 x i8] c"mlp_bias\00", align 1
+@"$string.261" = private unnamed_addr constant [16 x i8] c"mlp_only_layers\00", align 1
+@"$string.262" = private unnamed_addr constant [33 x i8] c"moe_apply_router_weight_on_input\00", align 1
+@"$string.263" = private unnamed_addr constant [9 x i8] c"moe_bias\00", align 1
+@"$string.264" = private unnamed_addr constant [23 x i8] c"no_rope_layer_interval\00", align 1
+@"$string.265" = private unnamed_addr constant [20 x i8] c"nope_layer_interval\00", align 1
+@"$string.266" = private unnamed_addr constant [17 x i8] c"norm_unit_offset\00", align 1
+@"$string.267" = private unnamed_addr constant [20 x i8] c"normalize_embedding\00", align 1
+@"$string.268" = private unnamed_addr constant [21 x i8] c"num_kv_shared_layers\00", align 1
+@"$string.269" = private unnamed_addr constant [25 x i8] c"output_logit_softcapping\00", align 1
+@"$string.270" = private unnamed_addr constant [14 x i8] c"parallel_attn\00", align 1
+@"$string.271" = private unnamed_addr constant [18 x i8] c"parallel_residual\00", align 1
+@"$string.272" = private unnamed_addr constant [16 x i8] c"post_layer_norm\00", align 1
+@"$string.273" = private unnamed_addr constant [10 x i8] c"post_norm\00", align 1
+@"$string.274" = private unnamed_addr constant [12 x i8] c"q_lora_rank\00", align 1
+@"$string.275" = private unnamed_addr constant [8 x i8] c"qk_clip\00", align 1
+@"$string.276" = private unnamed_addr constant [13 x i8] c"quantization\00", align 1
+@"$string.277" = private unnamed_addr constant [25 x i8] c"rms_norm_add_unit_offset\00", align 1
+@"$string.278" = private unnamed_addr constant [21 x i8] c"rms_norm_unit_offset\00", align 1
+@"$string.279" = private unnamed_addr constant [16 x i8] c"rope_interleave\00", align 1
+@"$string.280" = private unnamed_addr constant [17 x i8] c"rope_interleaved\00", align 1
+@"$string.281" = private unnamed_addr constant [19 x i8] c"rotary_interleaved\00", align 1
+@"$string.282" = private unnamed_addr constant [25 x i8] c"router_logit_softcapping\00", align 1
+@"$string.283" = private unnamed_addr constant [12 x i8] c"scale_depth\00", align 1
+@"$string.284" = private unnamed_addr constant [16 x i8] c"scale_embedding\00", align 1
+@"$string.285" = private unnamed_addr constant [13 x i8] c"swiglu_limit\00", align 1
+@"$string.286" = private unnamed_addr constant [10 x i8] c"use_alibi\00", align 1
+@"$string.287" = private unnamed_addr constant [19 x i8] c"use_attention_sink\00", align 1
+@"$string.288" = private unnamed_addr constant [20 x i8] c"use_attention_sinks\00", align 1
+@"$string.289" = private unnamed_addr constant [28 x i8] c"use_bidirectional_attention\00", align 1
+@"$string.290" = private unnamed_addr constant [16 x i8] c"use_dynamic_ntk\00", align 1
+@"$string.291" = private unnamed_addr constant [20 x i8] c"use_gated_attention\00", align 1
+@"$string.292" = private unnamed_addr constant [19 x i8] c"use_gemma_rms_norm\00", align 1
+@"$string.293" = private unnamed_addr constant [14 x i8] c"use_logn_attn\00", align 1
+@"$string.294" = private unnamed_addr constant [8 x i8] c"use_mla\00", align 1
+@"$string.295" = private unnamed_addr constant [22 x i8] c"use_parallel_residual\00", align 1
+@"$string.296" = private unnamed_addr constant [14 x i8] c"use_post_norm\00", align 1
+@"$string.297" = private unnamed_addr constant [20 x i8] c"zero_centered_gamma\00", align 1
+@"$string.298" = private unnamed_addr constant [16 x i8] c"zero_expert_num\00", align 1
+@"$string.299" = private unnamed_addr constant [24 x i8] c"attention_in_multiplier\00", align 1
+@"$string.300" = private unnamed_addr constant [25 x i8] c"attention_out_multiplier\00", align 1
+@"$string.301" = private unnamed_addr constant [20 x i8] c"decoder_sparse_step\00", align 1
+@"$string.302" = private unnamed_addr constant [21 x i8] c"embedding_multiplier\00", align 1
+@"$string.303" = private unnamed_addr constant [16 x i8] c"embedding_scale\00", align 1
+@"$string.304" = private unnamed_addr constant [27 x i8] c"global_attn_every_n_layers\00", align 1
+@"$string.305" = private unnamed_addr constant [26 x i8] c"interleave_moe_layer_step\00", align 1
+@"$string.306" = private unnamed_addr constant [15 x i8] c"key_multiplier\00", align 1
+@"$string.307" = private unnamed_addr constant [19 x i8] c"lm_head_multiplier\00", align 1
+@"$string.308" = private unnamed_addr constant [12 x i8] c"logit_scale\00", align 1
+@"$string.309" = private unnamed_addr constant [15 x i8] c"logits_scaling\00", align 1
+@"$string.310" = private unnamed_addr constant [18 x i8] c"output_multiplier\00", align 1
+@"$string.311" = private unnamed_addr constant [20 x i8] c"residual_multiplier\00", align 1
+@"$string.312" = private unnamed_addr constant [11 x i8] c"rope_ratio\00", align 1
+@"$string.313" = private unnamed_addr constant [10 x i8] c"scale_emb\00", align 1
+@"$string.314" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.315" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.316" = private unnamed_addr constant [6 x i8] c"swish\00", align 1
+@"$string.317" = private unnamed_addr constant [18 x i8] c"\22silu\22 or \22swish\22\00", align 1
+@"$string.318" = private unnamed_addr constant [18 x i8] c"hidden_activation\00", align 1
+@"$string.319" = private unnamed_addr constant [27 x i8] c"moe_router_activation_func\00", align 1
+@"$string.320" = private unnamed_addr constant [8 x i8] c"sigmoid\00", align 1
+@"$string.321" = private unnamed_addr constant [10 x i8] c"\22sigmoid\22\00", align 1
+@"$string.322" = private unnamed_addr constant [26 x i8] c"moe_router_score_function\00", align 1
+@"$string.323" = private unnamed_addr constant [10 x i8] c"norm_type\00", align 1
+@"$string.324" = private unnamed_addr constant [8 x i8] c"rmsnorm\00", align 1
+@"$string.325" = private unnamed_addr constant [9 x i8] c"rms_norm\00", align 1
+@"$string.326" = private unnamed_addr constant [8 x i8] c"RMSNorm\00", align 1
+@"$string.327" = private unnamed_addr constant [37 x i8] c"\22rmsnorm\22 or \22rms_norm\22 or \22RMSNorm\22\00", align 1
+@"$string.328" = private unnamed_addr constant [14 x i8] c"normalization\00", align 1
+@"$string.329" = private unnamed_addr constant [24 x i8] c"position_embedding_type\00", align 1
+@"$string.330" = private unnamed_addr constant [5 x i8] c"rope\00", align 1
+@"$string.331" = private unnamed_addr constant [7 x i8] c"rotary\00", align 1
+@"$string.332" = private unnamed_addr constant [19 x i8] c"\22rope\22 or \22rotary\22\00", align 1
+@"$string.333" = private unnamed_addr constant [13 x i8] c"qk_norm_type\00", align 1
+@"$string.334" = private unnamed_addr constant [9 x i8] c"per_head\00", align 1
+@"$string.335" = private unnamed_addr constant [11 x i8] c"\22per_head\22\00", align 1
+@"$string.336" = private unnamed_addr constant [14 x i8] c"rms_norm_type\00", align 1
+@"$string.337" = private unnamed_addr constant [22 x i8] c"router_score_function\00", align 1
+@"$string.338" = private unnamed_addr constant [11 x i8] c"score_func\00", align 1
+@"$string.339" = private unnamed_addr constant [15 x i8] c"score_function\00", align 1
+@"$string.340" = private unnamed_addr constant [13 x i8] c"scoring_func\00", align 1
+@"$string.341" = private unnamed_addr constant [12 x i8] c"topk_method\00", align 1
+@"$string.342" = private unnamed_addr constant [9 x i8] c"noaux_tc\00", align 1
+@"$string.343" = private unnamed_addr constant [11 x i8] c"\22noaux_tc\22\00", align 1
+@"$string.344" = private unnamed_addr constant [10 x i8] c"is_causal\00", align 1
+@"$string.345" = private unnamed_addr constant [36 x i8] c"a list with an entry for each layer\00", align 1
+@"$string.346" = private unnamed_addr constant [7 x i8] c"%s[%d]\00", align 1
+@"$string.347" = private unnamed_addr constant [3 x i8] c"%g\00", align 1
+@"$string.348" = private unnamed_addr constant [12 x i8] c"layer_types\00", align 1
+@"$string.349" = private unnamed_addr constant [15 x i8] c"full_attention\00", align 1
+@"$string.350" = private unnamed_addr constant [19 x i8] c"use_sliding_window\00", align 1
+@"$string.351" = private unnamed_addr constant [15 x i8] c"sliding_window\00", align 1
+@"$string.352" = private unnamed_addr constant [54 x i8] c"a window of max_position_embeddings or more, or null,\00", align 1
+@"$string.353" = private unnamed_addr constant [21 x i8] c"attention_chunk_size\00", align 1
+@"$string.354" = private unnamed_addr constant [16 x i8] c"mlp_layer_types\00", align 1
+@"$string.355" = private unnamed_addr constant [6 x i8] c"dense\00", align 1
+@"$string.356" = private unnamed_addr constant [7 x i8] c"sparse\00", align 1
+@"$string.357" = private unnamed_addr constant [15 x i8] c"no_rope_layers\00", align 1
+@"$string.358" = private unnamed_addr constant [15 x i8] c"moe_layer_freq\00", align 1
+@"$string.359" = private unnamed_addr constant [22 x i8] c"query_pre_attn_scalar\00", align 1
+@"$string.360" = private unnamed_addr constant [21 x i8] c"attention_multiplier\00", align 1
+@"$string.361" = private unnamed_addr constant [14 x i8] c"softmax_scale\00", align 1
+@"$string.362" = private unnamed_addr constant [11 x i8] c"rotary_dim\00", align 1
+@"$string.363" = private unnamed_addr constant [15 x i8] c"dim_model_base\00", align 1
+@"$string.364" = private unnamed_addr constant [18 x i8] c"weight_block_size\00", align 1
+@"$string.365" = private unnamed_addr constant [32 x i8] c"a scale for each channel (null)\00", align 1
+@"$string.366" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.367" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.368" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.369" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.370" = private unnamed_addr constant [13 x i8] c"\22%s\22 or \22%s\22\00", align 1
+@"$string.371" = private unnamed_addr constant [20 x i8] c"quantization_status\00", align 1
+@"$string.372" = private unnamed_addr constant [11 x i8] c"compressed\00", align 1
+@"$string.373" = private unnamed_addr constant [7 x i8] c"frozen\00", align 1
+@"$string.374" = private unnamed_addr constant [16 x i8] c"sparsity_config\00", align 1
+@"$string.375" = private unnamed_addr constant [17 x i8] c"transform_config\00", align 1
+@"$string.376" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.377" = private unnamed_addr constant [21 x i8] c"null or an empty one\00", align 1
+@"$string.378" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.379" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.380" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.381" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.382" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.383" = private unnamed_addr constant [10 x i8] c"attn_head\00", align 1
+@"$string.384" = private unnamed_addr constant [9 x i8] c"actorder\00", align 1
+@"$string.385" = private unnamed_addr constant [16 x i8] c"block_structure\00", align 1
+@"$string.386" = private unnamed_addr constant [11 x i8] c"group_size\00", align 1
+@"$string.387" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.388" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.389" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.390" = private unnamed_addr constant [5 x i8] c"%.*s\00", align 1
+@"$string.391" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.393" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.394" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.396" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.397" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.398" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.404" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.405" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.406" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.407" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.408" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.409" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.410" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.411" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.412" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.413" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.414" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.416" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.417" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.418" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.419" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.420" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.429" = private unnamed_addr constant [13 x i8] c"%s: %s%s: %s\00", align 1
+@"$string.441" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.442" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.446" = private unnamed_addr constant [11 x i8] c"quant_algo\00", align 1
+@"$string.447" = private unnamed_addr constant [20 x i8] c"kv_cache_quant_algo\00", align 1
+@"$string.448" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.452" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.453" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.455" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.456" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.457" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.458" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.459" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.460" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.461" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.462" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.464" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.465" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.466" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.468" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.470" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.471" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.472" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.474" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.475" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.476" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.478" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.479" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.480" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.481" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.482" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.484" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.485" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.489" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"<global>.490" = internal global i32 0
+@"<global>.491" = internal local_unnamed_addr global ptr null
+@"<global>.492" = internal global %1 undef
+@"$string.497" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.498" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.499" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.500" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.502" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.505" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.506" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.507" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.508" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.509" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.510" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.511" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.512" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.513" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.514" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.515" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.516" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.517" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.518" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.519" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.520" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.521" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.522" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.523" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.524" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.525" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.526" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.527" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.528" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.529" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.530" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.531" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.532" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.533" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.534" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.535" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.536" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.537" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.538" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.539" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.540" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.541" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.542" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.543" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.545" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.546" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.547" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.548" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.550" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.554" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.555" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.556" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.557" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.558" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.559" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.560" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.561" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.562" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.563" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.564" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.565" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.566" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.567" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.568" = private unnamed_addr constant [112 x i8] c"expected the dtype F8_E4M3 (BF16 or F32 where quantization_config of config.json leaves a linear alone), got %s\00", align 1
+@"$string.569" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.570" = private unnamed_addr constant [66 x i8] c"the weight is F8_E4M3, but config.json has no quantization_config\00", align 1
+@"$string.571" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.572" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.573" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.574" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.575" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.576" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.577" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.578" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.579" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.580" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.581" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.583" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.584" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.585" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.586" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.587" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.588" = private unnamed_addr constant [65 x i8] c"config.json ties it to %s: expected the dtype %s of that, got %s\00", align 1
+@"$string.589" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.590" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.591" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.593" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.594" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.595" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.596" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.597" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.598" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.599" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.600" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.601" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.602" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.603" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.604" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.605" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.606" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.607" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.608" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.609" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.610" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.611" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.612" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.613" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.614" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.616" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.621" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.622" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.623" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.624" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.625" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.626" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.627" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.628" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.629" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.630" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.631" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.632" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.633" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.634" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.635" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.636" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.637" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.638" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.639" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.640" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.641" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.642" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.643" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.644" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.645" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.646" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.647" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.648" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.649" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.650" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.651" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.652" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.653" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.654" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.655" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.656" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.657" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.658" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.659" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.660" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.661" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.662" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.663" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.664" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.665" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.666" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.667" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.668" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.669" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.670" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.671" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.672" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.673" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.674" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
+@"$string.675" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.676" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.677" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.678" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.679" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.680" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.681" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.682" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.683" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.687" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.688" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.689" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.690" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.691" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.692" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.693" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.694" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.695" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.696" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.697" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.698" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.699" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.700" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.702" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.703" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.704" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.705" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.707" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.708" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.709" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.710" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.711" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.712" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.713" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.714" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.715" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.716" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.717" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.718" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.719" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.720" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.721" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.722" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.723" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.724" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.725" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.726" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.727" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.728" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.729" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.730" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.731" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.732" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.733" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.734" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.735" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.736" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.737" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.738" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.739" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.740" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.741" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.742" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.743" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.744" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.745" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.746" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.747" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.748" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.749" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.750" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.751" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.752" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.753" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.754" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.755" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.756" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.757" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.758" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.759" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.760" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.761" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.762" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.763" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.764" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.765" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.766" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.767" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.768" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.769" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.770" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.771" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.772" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.773" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.774" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.775" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.776" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.777" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.778" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.779" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.780" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.781" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.782" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.783" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.784" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.785" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.786" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.787" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.788" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.789" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.790" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.791" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.792" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.793" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.794" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.795" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.796" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.797" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.798" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.799" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.800" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.801" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.802" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.803" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.804" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.805" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.806" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.807" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.808" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.809" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.810" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.811" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.812" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.813" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.814" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.815" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.816" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.817" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.818" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.819" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.820" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.821" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.822" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.823" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.826" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.827" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.828" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.829" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.833" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.842" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.843" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.844" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.845" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.846" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.847" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.848" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.849" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.850" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.851" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.852" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.853" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.854" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.855" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
+@"$string.857" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.858" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.859" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.861" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.862" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.867" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.868" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.869" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.870" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.871" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.872" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.875" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.876" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.877" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.878" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.879" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.880" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.883" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.884" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.885" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.886" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.888" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.889" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.891" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.892" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.893" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.894" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.895" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.896" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.897" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.898" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.899" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1071" = private unnamed_addr constant [6 x ptr] [ptr @"$string.156", ptr @"$string.155", ptr @"$string.154", ptr @"$string.160", ptr @"$string.161", ptr @"$string.162"], align 8
+@"switch.table.$Checkpoint.read_shards.1074" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.518", ptr @"$string.519", ptr @"$string.520", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.521", ptr @"$string.522", ptr @"$string.523", ptr @"$string.524", ptr @"$string.525", ptr @"$string.526", ptr @"$string.527", ptr @"$string.528", ptr @"$string.529", ptr @"$string.530", ptr @"$string.531", ptr @"$string.532"], align 8
+@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.224" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.717" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.521" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.522" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.523" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.524" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.525" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.526" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.527" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.528" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.529" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.530" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.531" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.532" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -14410,7 +14413,7 @@ then.i3.i279:                                     ; preds = %merge.i.i.i.i274
   store i8 0, ptr %11, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 8
   %17 = load ptr, ptr %16, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.595")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.598")
   %18 = load i64, ptr %12, align 8
   %19 = add i64 %18, 1
   %20 = load i64, ptr %13, align 8
@@ -14451,7 +14454,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %17)
   %30 = getelementptr inbounds i8, ptr %source, i64 32
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.596")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.599")
   %31 = load i64, ptr %12, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %13, align 8
@@ -14494,7 +14497,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   %43 = getelementptr inbounds i8, ptr %source, i64 100
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.597")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.600")
   %46 = load i64, ptr %12, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %13, align 8
@@ -14576,7 +14579,7 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
   %71 = getelementptr inbounds i8, ptr %source, i64 768
   %72 = load i64, ptr %71, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.598")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.601")
   %73 = load i64, ptr %12, align 8
   %74 = add i64 %73, 1
   %75 = load i64, ptr %13, align 8
@@ -14658,7 +14661,7 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i228)
   %98 = getelementptr inbounds i8, ptr %source, i64 776
   %99 = load i64, ptr %98, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.599")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.602")
   %100 = load i64, ptr %12, align 8
   %101 = add i64 %100, 1
   %102 = load i64, ptr %13, align 8
@@ -14740,7 +14743,7 @@ then2.i.i.i.i211:                                 ; preds = %merge.i.i.i.i210
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i207)
   %125 = getelementptr inbounds i8, ptr %source, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.600")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.603")
   %127 = load i64, ptr %12, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %13, align 8
@@ -14822,7 +14825,7 @@ then2.i.i.i.i190:                                 ; preds = %merge.i.i.i.i189
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i186)
   %152 = getelementptr inbounds i8, ptr %source, i64 792
   %153 = load i64, ptr %152, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.601")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.604")
   %154 = load i64, ptr %12, align 8
   %155 = add i64 %154, 1
   %156 = load i64, ptr %13, align 8
@@ -14902,7 +14905,7 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.602")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.605")
   %179 = load i64, ptr %12, align 8
   %180 = add i64 %179, 1
   %181 = load i64, ptr %13, align 8
@@ -15074,7 +15077,7 @@ then.i3.i132:                                     ; preds = %merge.i.i.i.i127
 "$JsonWriter.open.exit143":                       ; preds = %"$Vector.push.86.exit.thread.i.i126", %then.i3.i132
   store i8 0, ptr %11, align 8
   %231 = load ptr, ptr %209, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.603")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.606")
   %232 = load i64, ptr %12, align 8
   %233 = add i64 %232, 1
   %234 = load i64, ptr %13, align 8
@@ -15115,7 +15118,7 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %231)
   %243 = getelementptr i8, ptr %209, i64 16
   %244 = load i64, ptr %243, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.604")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.607")
   %245 = load i64, ptr %12, align 8
   %246 = add i64 %245, 1
   %247 = load i64, ptr %13, align 8
@@ -15196,7 +15199,7 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
   %268 = getelementptr i8, ptr %209, i64 32
   %269 = load i32, ptr %268, align 4
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.605")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.608")
   %271 = load i64, ptr %12, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %13, align 8
@@ -15354,7 +15357,7 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
 
 "$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.86.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.606")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.609")
   %318 = load i64, ptr %12, align 8
   %319 = add i64 %318, 1
   %320 = load i64, ptr %13, align 8
@@ -15497,7 +15500,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.564", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.566", i32 %375, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -15505,7 +15508,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %360, i8 0, i64 80, i1 false)
   %378 = load ptr, ptr %374, align 8
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %378, ptr nonnull @"$string.565")
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %378, ptr nonnull @"$string.567")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %361, align 8
   store i32 1, ptr %362, align 4
@@ -15532,7 +15535,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %389 = getelementptr i8, ptr %374, i64 24
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.564", i32 %spec.select.i.i.i, i32 2, i64 %391)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.566", i32 %spec.select.i.i.i, i32 2, i64 %391)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -15546,7 +15549,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %367, i8 0, i64 80, i1 false)
   %395 = load ptr, ptr %374, align 8
-  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %395, ptr nonnull @"$string.572")
+  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %395, ptr nonnull @"$string.575")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %368, align 8
   store i32 2, ptr %369, align 4
@@ -15572,7 +15575,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %405, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.573", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.576", i32 %375, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -15622,7 +15625,7 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   %419 = getelementptr inbounds i8, ptr %source, i64 712
   %420 = getelementptr inbounds i8, ptr %source, i64 736
   %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.610")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.613")
   %422 = load i64, ptr %12, align 8
   %423 = add i64 %422, 1
   %424 = load i64, ptr %13, align 8
@@ -15702,7 +15705,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i44
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i49, %merge.i.i.i.i44, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.611")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.614")
   %447 = load i64, ptr %12, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %13, align 8
@@ -15873,7 +15876,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.86.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
   %498 = getelementptr i8, ptr %476, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.603")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.606")
   %499 = load i64, ptr %12, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %13, align 8
@@ -15913,7 +15916,7 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %498)
   %510 = getelementptr i8, ptr %476, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.381")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.382")
   %511 = load i64, ptr %12, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %13, align 8
@@ -15953,7 +15956,7 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %510)
   %522 = getelementptr i8, ptr %476, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.613")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.616")
   %523 = load i64, ptr %12, align 8
   %524 = add i64 %523, 1
   %525 = load i64, ptr %13, align 8
@@ -16122,17 +16125,18 @@ merge5:                                           ; preds = %"$status.clear.exit
 
 define internal fastcc i32 @"$Model.read"(ptr %0, ptr %1, i1 zeroext %2, ptr %3) unnamed_addr {
 entry:
-  %raw.i.i86.i = alloca [1024 x i8], align 1
-  %raw.i.i.i60.i = alloca [1024 x i8], align 1
-  %name.i.i61.i = alloca [160 x i8], align 1
+  %raw.i.i87.i = alloca [1024 x i8], align 1
+  %raw.i.i.i61.i = alloca [1024 x i8], align 1
+  %name.i.i62.i = alloca [160 x i8], align 1
   %raw.i.i21.i = alloca [1024 x i8], align 1
-  %raw.i.i27.i.i = alloca [1024 x i8], align 1
+  %raw.i.i28.i.i = alloca [1024 x i8], align 1
   %last.i.i.i.i.i = alloca ptr, align 8
   %raw.i.i.i22.i = alloca [1024 x i8], align 1
   %raw.i73.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i69.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i64.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i38.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i93.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i65.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i37.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i23.i = alloca [1024 x i8], align 1
   %name.i.i.i.i = alloca [160 x i8], align 1
   %name.i.i.i = alloca [160 x i8], align 1
@@ -16265,7 +16269,7 @@ then.i.i:                                         ; preds = %merge.i15
   br i1 %.not.i.i20.i, label %"$files.find_name.exit.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.117", ptr %48, ptr nonnull @"$string.482", ptr %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.117", ptr %48, ptr nonnull @"$string.484", ptr %53)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %55, i64 1023)
@@ -16297,7 +16301,7 @@ merge.i.i:                                        ; preds = %merge.i15
 whilebody.i.i:                                    ; preds = %merge.i.i, %merge3.i.i
   %entry1.02.i.i = phi ptr [ %65, %merge3.i.i ], [ %60, %merge.i.i ]
   %62 = getelementptr i8, ptr %entry1.02.i.i, i64 19
-  %63 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %62, ptr noundef nonnull dereferenceable(1) @"$string.483")
+  %63 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %62, ptr noundef nonnull dereferenceable(1) @"$string.485")
   %.not17.i.i = icmp eq ptr %63, null
   br i1 %.not17.i.i, label %merge3.i.i, label %and.lhs.true.i.i
 
@@ -16342,7 +16346,7 @@ then6.i:                                          ; preds = %"$files.find_name.e
 
 then9.i:                                          ; preds = %then6.i
   %77 = getelementptr i8, ptr %76, i64 516
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 512, ptr nonnull @"$string.487", ptr nonnull %name.i)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 512, ptr nonnull @"$string.489", ptr nonnull %name.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %79 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %77)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -16441,7 +16445,7 @@ then.i.i31:                                       ; preds = %"$Arena.allocate.ex
   br i1 %.not.i42.i.i, label %"$Model.read_weights.exit", label %then.i43.i.i
 
 then.i43.i.i:                                     ; preds = %then.i.i31
-  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", ptr nonnull @"$string.84")
+  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr nonnull @"$string.84")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i16)
   %115 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i32 = tail call i64 @llvm.smin.i64(i64 %115, i64 1023)
@@ -16572,7 +16576,7 @@ then2.i.i:                                        ; preds = %"$safetensors.join.
 
 then.i64.i.i:                                     ; preds = %then2.i.i
   %170 = load ptr, ptr %20, align 8
-  %171 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", ptr %170)
+  %171 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %170)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %172 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i65.i.i = tail call i64 @llvm.smin.i64(i64 %172, i64 1023)
@@ -16659,7 +16663,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i.i, 
   %199 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %199, align 8
   %200 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %200, ptr noundef nonnull readonly dereferenceable(10) @"$string.496", i64 10)
+  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %200, ptr noundef nonnull readonly dereferenceable(10) @"$string.498", i64 10)
   %201 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %201, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -16683,7 +16687,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
   br i1 %.not41.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i72.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i72.i.i
-  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr nonnull @"$string.114")
+  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", ptr nonnull @"$string.114")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %208 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %208, i64 1023)
@@ -16769,7 +16773,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %merge.i51.i.i.i.i.i
   ]
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %and.lhs.true.i.i.i.i.i.i
-  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %219, ptr noundef nonnull readonly dereferenceable(2) @"$string.498", i64 2)
+  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %219, ptr noundef nonnull readonly dereferenceable(2) @"$string.500", i64 2)
   %.not65.i.i.i.i.i = icmp eq i32 %bcmp.i.i18.i.i.i.i.i.i, 0
   br i1 %.not65.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
@@ -16779,7 +16783,7 @@ then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
   %229 = load i64, ptr %228, align 8
   %230 = trunc i64 %229 to i32
   %231 = load ptr, ptr %227, align 8
-  %232 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", ptr nonnull @"$string.114", i32 %230, ptr %231)
+  %232 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", ptr nonnull @"$string.114", i32 %230, ptr %231)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52.i.i.i.i.i)
   %233 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i53.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %233, i64 1023)
@@ -16829,7 +16833,7 @@ then.i.i.i.i.i:                                   ; preds = %whilebody.i34.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %246 = load ptr, ptr %20, align 8
-  %247 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", ptr %246)
+  %247 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %246)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %248 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -16859,7 +16863,7 @@ then4.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
   br i1 %.not19.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then7.i.i.i.i.i
 
 then7.i.i.i.i.i:                                  ; preds = %then4.i.i.i.i.i
-  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", ptr nonnull @"$string.114", i32 10000)
+  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", ptr nonnull @"$string.114", i32 10000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i.i.i.i)
   %256 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i37.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %256, i64 1023)
@@ -16945,7 +16949,7 @@ then6.i.i.i.i:                                    ; preds = %"$Checkpoint.sort_s
 
 then.i46.i.i.i.i:                                 ; preds = %then6.i.i.i.i
   %285 = load ptr, ptr %20, align 8
-  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", ptr %285)
+  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %285)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44.i.i.i.i)
   %287 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i47.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -17036,7 +17040,7 @@ then3.i.i.i.i.i.i:                                ; preds = %then.i.i72.i.i.i.i
 then6.i.i.i.i.i.i:                                ; preds = %then3.i.i.i.i.i.i
   %315 = getelementptr i8, ptr %314, i64 516
   %316 = load ptr, ptr %304, align 8
-  %317 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 512, ptr nonnull @"$string.556", ptr %316)
+  %317 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 512, ptr nonnull @"$string.558", ptr %316)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i52.i.i.i.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %315)
   %spec.select.i.i.i.i73.i.i.i.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -17080,7 +17084,7 @@ then13.i.i.i.i.i.i:                               ; preds = %then9.i.i.i.i.i.i
   %331 = sext i32 %.val43.i.i.i.i.i.i to i64
   %332 = getelementptr %72, ptr %.val42.i.i.i.i.i.i, i64 %331
   %333 = load ptr, ptr %332, align 8
-  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.557", ptr %330, ptr %333)
+  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.559", ptr %330, ptr %333)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
   %335 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %329)
   %spec.select.i.i45.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %335, i64 1023)
@@ -17145,7 +17149,7 @@ then.i67.i.i.i.i:                                 ; preds = %forbody.i66.i.i.i.i
 
 then5.i69.i.i.i.i:                                ; preds = %then.i67.i.i.i.i
   %359 = getelementptr i8, ptr %358, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %359, ptr noundef nonnull align 1 dereferenceable(36) @"$string.558", i64 36, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %359, ptr noundef nonnull align 1 dereferenceable(36) @"$string.560", i64 36, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i51.i.i.i.i)
   %360 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %359)
   %spec.select.i.i28.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %360, i64 1023)
@@ -17222,7 +17226,7 @@ then.i79.i.i:                                     ; preds = %then9.i.i
 
 then.i.i81.i.i:                                   ; preds = %then.i79.i.i
   %379 = load ptr, ptr %20, align 8
-  %380 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", ptr %379)
+  %380 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %379)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %381 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %381, i64 1023)
@@ -17251,7 +17255,7 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i24, label %"$Model.read_weights.exit", label %then13.i.i
 
 then13.i.i:                                       ; preds = %merge5.i.i
-  %387 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.559", ptr %84, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
+  %387 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.561", ptr %84, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %388 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %388, i64 1023)
@@ -17295,861 +17299,931 @@ merge.i27:                                        ; preds = %"$Checkpoint.read.e
   br i1 %398, label %forbody.lr.ph.i.i, label %merge.i24.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i27
-  %399 = ptrtoint ptr %raw.i73.i.i.i.i.i to i64
-  %400 = ptrtoint ptr %raw.i69.i.i.i.i.i to i64
-  %401 = ptrtoint ptr %raw.i.i21.i to i64
-  %402 = ptrtoint ptr %raw.i.i.i.i.i23.i to i64
-  %403 = ptrtoint ptr %raw.i.i38.i.i.i.i to i64
-  %404 = ptrtoint ptr %raw.i.i64.i.i.i.i to i64
+  %399 = ptrtoint ptr %raw.i.i.i.i.i23.i to i64
+  %400 = ptrtoint ptr %raw.i73.i.i.i.i.i to i64
+  %401 = ptrtoint ptr %raw.i69.i.i.i.i.i to i64
+  %402 = ptrtoint ptr %raw.i.i21.i to i64
+  %403 = ptrtoint ptr %raw.i.i37.i.i.i.i to i64
+  %404 = ptrtoint ptr %raw.i.i65.i.i.i.i to i64
+  %405 = ptrtoint ptr %raw.i.i93.i.i.i.i to i64
   br label %forbody.i.i
 
-forbody.i.i:                                      ; preds = %merge1.i37.i, %forbody.lr.ph.i.i
-  %i.044.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %601, %merge1.i37.i ]
-  %405 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %.val.i.i = load ptr, ptr %405, align 8
-  %406 = getelementptr %74, ptr %.val.i.i, i64 %i.044.i.i
-  %407 = getelementptr i8, ptr %406, i64 30
-  %408 = load i8, ptr %407, align 1
-  %409 = trunc i8 %408 to i1
-  br i1 %409, label %merge1.i37.i, label %then.i36.i
+forbody.i.i:                                      ; preds = %merge1.i36.i, %forbody.lr.ph.i.i
+  %i.045.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %625, %merge1.i36.i ]
+  %406 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %.val.i.i = load ptr, ptr %406, align 8
+  %407 = getelementptr %74, ptr %.val.i.i, i64 %i.045.i.i
+  %408 = getelementptr i8, ptr %407, i64 30
+  %409 = load i8, ptr %408, align 1
+  %410 = trunc i8 %409 to i1
+  br i1 %410, label %merge1.i36.i, label %then.i35.i
 
-then.i36.i:                                       ; preds = %forbody.i.i
+then.i35.i:                                       ; preds = %forbody.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i)
-  %410 = getelementptr i8, ptr %406, i64 8
-  %411 = load i32, ptr %410, align 4
-  switch i32 %411, label %else2.i.i.i [
-    i32 0, label %then.i.i38.i
+  %411 = getelementptr i8, ptr %407, i64 8
+  %412 = load i32, ptr %411, align 4
+  switch i32 %412, label %else2.i.i.i [
+    i32 0, label %then.i.i37.i
     i32 3, label %then1.i.i.i
   ]
 
-then.i.i38.i:                                     ; preds = %then.i36.i
-  %.val11.i.i.i = load ptr, ptr %406, align 8
-  %412 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val11.i.i.i, ptr nonnull @"$string.564")
-  %413 = getelementptr i8, ptr %406, i64 20
-  %414 = load i32, ptr %413, align 4
-  %415 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
-  %416 = icmp eq ptr %415, null
-  br i1 %416, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
+then.i.i37.i:                                     ; preds = %then.i35.i
+  %.val11.i.i.i = load ptr, ptr %407, align 8
+  %413 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val11.i.i.i, ptr nonnull @"$string.566")
+  %414 = getelementptr i8, ptr %407, i64 20
+  %415 = load i32, ptr %414, align 4
+  %416 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %417 = icmp eq ptr %416, null
+  br i1 %417, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i.i.i.i
 
-or.lhs.false.i.i.i39.i:                           ; preds = %or.lhs.false1.i.i.i.i
-  %417 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %415)
+or.lhs.false.i.i.i38.i:                           ; preds = %or.lhs.false1.i.i.i.i
+  %418 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %416)
   br label %"$Validator.check_module.exit.i.i"
 
-or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i38.i
-  %418 = sext i32 %414 to i64
-  %419 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %415, i64 %418, i64 0)
-  br i1 %419, label %or.lhs.false.i.i.i39.i, label %"$Validator.check_module.exit.i.i"
+or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i37.i
+  %419 = sext i32 %415 to i64
+  %420 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %416, i64 %419, i64 0)
+  br i1 %420, label %or.lhs.false.i.i.i38.i, label %"$Validator.check_module.exit.i.i"
 
-then1.i.i.i:                                      ; preds = %then.i36.i
-  %.val.i.i.i = load ptr, ptr %406, align 8
-  %420 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i, ptr nonnull @"$string.565")
-  %421 = getelementptr i8, ptr %406, i64 20
-  %422 = load i32, ptr %421, align 4
-  %423 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
-  %424 = icmp eq ptr %423, null
-  br i1 %424, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
+then1.i.i.i:                                      ; preds = %then.i35.i
+  %.val.i.i.i = load ptr, ptr %407, align 8
+  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i, ptr nonnull @"$string.567")
+  %422 = getelementptr i8, ptr %407, i64 20
+  %423 = load i32, ptr %422, align 4
+  %424 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
+  %425 = icmp eq ptr %424, null
+  br i1 %425, label %"$Validator.check_module.exit.i.i", label %or.lhs.false1.i12.i.i.i
 
 or.lhs.false.i14.i.i.i:                           ; preds = %or.lhs.false1.i12.i.i.i
-  %425 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %423)
+  %426 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %424)
   br label %"$Validator.check_module.exit.i.i"
 
 or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
-  %426 = sext i32 %422 to i64
-  %427 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %423, i64 %426, i64 0)
-  br i1 %427, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
+  %427 = sext i32 %423 to i64
+  %428 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %424, i64 %427, i64 0)
+  br i1 %428, label %or.lhs.false.i14.i.i.i, label %"$Validator.check_module.exit.i.i"
 
-else2.i.i.i:                                      ; preds = %then.i36.i
+else2.i.i.i:                                      ; preds = %then.i35.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
-  %.val37.i.i.i.i = load ptr, ptr %406, align 8
-  %428 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val37.i.i.i.i, ptr nonnull @"$string.564")
-  %429 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %.not.i.i.i40.i = icmp eq ptr %429, null
-  br i1 %.not.i.i.i40.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
+  %.val36.i.i.i.i = load ptr, ptr %407, align 8
+  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val36.i.i.i.i, ptr nonnull @"$string.566")
+  %430 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %.not.i.i.i39.i = icmp eq ptr %430, null
+  br i1 %.not.i.i.i39.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
 
-then.i.i.i44.i:                                   ; preds = %and.lhs.true.i.i.i.i
-  %430 = load i32, ptr %410, align 4
-  %431 = icmp eq i32 %430, 1
-  br i1 %431, label %and.rhs.i.i.i.i, label %or.lhs.false.i17.i.i.i
+then.i.i.i43.i:                                   ; preds = %and.lhs.true.i.i.i.i
+  %431 = load i32, ptr %411, align 4
+  %432 = icmp eq i32 %431, 1
+  br i1 %432, label %and.lhs.true.i.i.i.i.i, label %else.i.i.i.i.i
 
-and.lhs.true.i.i.i.i:                             ; preds = %else2.i.i.i
-  %432 = getelementptr i8, ptr %406, i64 20
-  %433 = load i32, ptr %432, align 4
-  %434 = sext i32 %433 to i64
-  %435 = getelementptr i8, ptr %406, i64 24
-  %436 = load i32, ptr %435, align 4
-  %437 = sext i32 %436 to i64
-  %438 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %429, i64 %434, i64 %437)
-  br i1 %438, label %then.i.i.i44.i, label %merge.i.i.i.i
+and.lhs.true.i.i.i.i.i:                           ; preds = %then.i.i.i43.i
+  %433 = getelementptr i8, ptr %430, i64 8
+  %434 = load i32, ptr %433, align 4
+  %435 = icmp eq i32 %434, 2
+  br i1 %435, label %and.lhs.true4.thread.i.i.i.i, label %else.i.i.i.i.i
 
-and.rhs.i.i.i.i:                                  ; preds = %then.i.i.i44.i
-  %439 = getelementptr i8, ptr %429, i64 8
-  %440 = load i32, ptr %439, align 4
-  %441 = icmp eq i32 %440, 2
-  br i1 %441, label %and.lhs.true4.thread.i.i.i.i, label %or.lhs.false.i17.i.i.i
+and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.lhs.true.i.i.i.i.i
+  %436 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %437 = getelementptr i8, ptr %436, i64 16
+  %.val.i94132.i.i.i.i = load ptr, ptr %437, align 8
+  %438 = getelementptr i8, ptr %430, i64 104
+  %.val68.i133.i.i.i.i = load i32, ptr %438, align 4
+  %439 = sext i32 %.val68.i133.i.i.i.i to i64
+  %440 = getelementptr %72, ptr %.val.i94132.i.i.i.i, i64 %439
+  %441 = load ptr, ptr %440, align 8
+  br label %and.lhs.true.i114.i.i.i.i
 
-and.lhs.true4.thread.i.i.i.i:                     ; preds = %and.rhs.i.i.i.i
-  %442 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %443 = getelementptr i8, ptr %442, i64 16
-  %.val.i6599.i.i.i.i = load ptr, ptr %443, align 8
-  %444 = getelementptr i8, ptr %429, i64 104
-  %.val68.i100.i.i.i.i = load i32, ptr %444, align 4
-  %445 = sext i32 %.val68.i100.i.i.i.i to i64
-  %446 = getelementptr %72, ptr %.val.i6599.i.i.i.i, i64 %445
-  %447 = load ptr, ptr %446, align 8
-  br label %and.lhs.true.i84.i.i.i.i
+else.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i, %then.i.i.i43.i
+  %442 = getelementptr i8, ptr %407, i64 29
+  %443 = load i8, ptr %442, align 1
+  %444 = trunc i8 %443 to i1
+  br i1 %444, label %or.lhs.false3.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i"
 
-then2.i.i.i45.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
-  %448 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %527, %and.lhs.true16.i.i.i.i.i ]
-  %449 = phi ptr [ %523, %merge13.i.then2_crit_edge.i.i.i.i ], [ %528, %and.lhs.true16.i.i.i.i.i ]
-  %450 = phi ptr [ %520, %merge13.i.then2_crit_edge.i.i.i.i ], [ %529, %and.lhs.true16.i.i.i.i.i ]
-  %451 = phi ptr [ %518, %merge13.i.then2_crit_edge.i.i.i.i ], [ %530, %and.lhs.true16.i.i.i.i.i ]
-  %452 = phi i32 [ %.pre.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
-  %453 = phi i32 [ %.pre98.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %532, %and.lhs.true16.i.i.i.i.i ]
-  %454 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %455 = getelementptr i8, ptr %406, i64 12
-  %456 = load i32, ptr %455, align 4
-  %457 = getelementptr i8, ptr %406, i64 16
-  %458 = getelementptr i8, ptr %454, i64 8
-  %.val.i.i.i.i.i = load ptr, ptr %458, align 8
-  %459 = sext i32 %456 to i64
-  %460 = sext i32 %453 to i64
-  %.idx.i.i.i.i.i.i = mul nsw i64 %459, 40
-  %461 = getelementptr i8, ptr %.val.i.i.i.i.i, i64 %.idx.i.i.i.i.i.i
-  %462 = getelementptr i32, ptr %461, i64 %460
-  %463 = load i32, ptr %462, align 4
-  %464 = icmp eq i32 %463, -1
-  br i1 %464, label %then.i.i.i.i54.i, label %else.i.i.i.i.i
+or.lhs.false3.i.i.i.i.i:                          ; preds = %else.i.i.i.i.i
+  %445 = getelementptr i8, ptr %430, i64 8
+  %446 = load i32, ptr %445, align 4
+  %switch.i.i.i.i.i = icmp ult i32 %446, 2
+  br i1 %switch.i.i.i.i.i, label %"$Validator.check_known.exit.i.i.i.i", label %merge.i.i.i.i54.i
 
-then.i.i.i.i54.i:                                 ; preds = %then2.i.i.i45.i
-  store i32 %452, ptr %462, align 4
-  br label %"$Validator.unify.exit.i.i.i.i"
+merge.i.i.i.i54.i:                                ; preds = %or.lhs.false3.i.i.i.i.i
+  %447 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %448 = getelementptr i8, ptr %447, i64 192
+  %449 = getelementptr i8, ptr %447, i64 16
+  %.val.i.i.i.i.i = load ptr, ptr %449, align 8
+  %450 = getelementptr i8, ptr %430, i64 104
+  %.val21.i.i.i.i55.i = load i32, ptr %450, align 4
+  %451 = sext i32 %.val21.i.i.i.i55.i to i64
+  %452 = getelementptr %72, ptr %.val.i.i.i.i.i, i64 %451
+  %453 = load ptr, ptr %452, align 8
+  %454 = load ptr, ptr %430, align 8
+  %455 = call fastcc ptr @"$Problems.next"(ptr %448, i32 2, ptr %453, ptr %454)
+  %.not.i.i.i.i56.i = icmp eq ptr %455, null
+  br i1 %.not.i.i.i.i56.i, label %merge.i.i.i.i, label %then6.i.i.i.i.i
 
-else.i.i.i.i.i:                                   ; preds = %then2.i.i.i45.i
-  %.not.i.i.i.i46.i = icmp eq i32 %463, %452
-  br i1 %.not.i.i.i.i46.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i.i.i.i.i
+then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i54.i
+  %456 = getelementptr i8, ptr %455, i64 516
+  %457 = load i32, ptr %445, align 4
+  %458 = icmp ult i32 %457, 32
+  br i1 %458, label %switch.hole_check, label %merge53.i.i.i.i.i.i
 
-then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %465 = getelementptr i8, ptr %451, i64 192
-  %466 = load ptr, ptr %429, align 8
-  %467 = call fastcc ptr @"$Problems.next"(ptr %465, i32 2, ptr %449, ptr %466)
-  %.not20.i.i.i.i.i = icmp eq ptr %467, null
-  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i47.i
+merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then6.i.i.i.i.i
+  %459 = icmp eq i32 %457, 32
+  %spec.select.i.i.i.i.i60.i = select i1 %459, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
 
-then4.i.i.i.i47.i:                                ; preds = %then1.i.i.i.i.i
-  %468 = getelementptr i8, ptr %467, i64 516
-  %469 = load i32, ptr %448, align 4
-  %470 = icmp ult i32 %469, 32
-  br i1 %470, label %switch.hole_check, label %merge53.i.i.i.i.i.i
-
-merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then4.i.i.i.i47.i
-  %471 = icmp eq i32 %469, 32
-  %spec.select.i.i.i.i.i53.i = select i1 %471, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i"
-
-switch.hole_check:                                ; preds = %then4.i.i.i.i47.i
-  %switch.shifted = lshr i32 -1048569, %469
+switch.hole_check:                                ; preds = %then6.i.i.i.i.i
+  %switch.shifted = lshr i32 -1048569, %457
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %472 = zext nneg i32 %469 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %472
+  %460 = zext nneg i32 %457 to i64
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %460
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
-  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i53.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %473 = load i32, ptr %455, align 4
-  %474 = load i32, ptr %462, align 4
-  %475 = icmp ult i32 %474, 32
-  br i1 %475, label %switch.hole_check104, label %merge53.i38.i.i.i.i.i
-
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check104, %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i"
-  %476 = icmp eq i32 %474, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %476, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit40.i.i.i.i.i"
-
-switch.hole_check104:                             ; preds = %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i"
-  %switch.shifted106 = lshr i32 -1048569, %474
-  %switch.lobit107 = trunc i32 %switch.shifted106 to i1
-  br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i38.i.i.i.i.i
-
-switch.lookup105:                                 ; preds = %switch.hole_check104
-  %477 = zext nneg i32 %474 to i64
-  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %477
-  %switch.load109 = load ptr, ptr %switch.gep108, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit40.i.i.i.i.i"
-
-"$anon (./terra/base/codes.t:4).547.exit40.i.i.i.i.i": ; preds = %switch.lookup105, %merge53.i38.i.i.i.i.i
-  %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
-  %478 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %468, i64 512, ptr nonnull @"$string.570", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %473, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
+  %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i60.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
+  %461 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %456, i64 512, ptr nonnull @"$string.568", ptr nonnull %common.ret.op.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
-  %479 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %468)
-  %spec.select.i.i.i.i.i.i48.i = call i64 @llvm.smin.i64(i64 %479, i64 1023)
-  %480 = icmp sgt i64 %479, 0
-  br i1 %480, label %then2.i.i.i.i.i.i52.i, label %"$printable.clean.exit.i.i.i.i49.i"
+  %462 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %456)
+  %spec.select.i.i.i.i.i.i57.i = call i64 @llvm.smin.i64(i64 %462, i64 1023)
+  %463 = icmp sgt i64 %462, 0
+  br i1 %463, label %then2.i.i.i.i.i.i59.i, label %"$printable.clean.exit.i.i.i.i58.i"
 
-then2.i.i.i.i.i.i52.i:                            ; preds = %"$anon (./terra/base/codes.t:4).547.exit40.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %468, i64 %spec.select.i.i.i.i.i.i48.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i49.i"
+then2.i.i.i.i.i.i59.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %456, i64 %spec.select.i.i.i.i.i.i57.i, i1 false)
+  br label %"$printable.clean.exit.i.i.i.i58.i"
 
-"$printable.clean.exit.i.i.i.i49.i":              ; preds = %then2.i.i.i.i.i.i52.i, %"$anon (./terra/base/codes.t:4).547.exit40.i.i.i.i.i"
-  %481 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i48.i
-  store i8 0, ptr %481, align 1
-  %482 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
-  call fastcc void @"$printable.copy_into"(ptr %468, i64 512, i64 %402, i64 %482)
+"$printable.clean.exit.i.i.i.i58.i":              ; preds = %then2.i.i.i.i.i.i59.i, %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
+  %464 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i57.i
+  store i8 0, ptr %464, align 1
+  %465 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
+  call fastcc void @"$printable.copy_into"(ptr %456, i64 512, i64 %399, i64 %465)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
+  br label %merge.i.i.i.i
+
+"$Validator.check_known.exit.i.i.i.i":            ; preds = %or.lhs.false3.i.i.i.i.i, %else.i.i.i.i.i
+  %466 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull readonly %430)
+  br i1 %466, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
+
+and.lhs.true.i.i.i.i:                             ; preds = %else2.i.i.i
+  %467 = getelementptr i8, ptr %407, i64 20
+  %468 = load i32, ptr %467, align 4
+  %469 = sext i32 %468 to i64
+  %470 = getelementptr i8, ptr %407, i64 24
+  %471 = load i32, ptr %470, align 4
+  %472 = sext i32 %471 to i64
+  %473 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %430, i64 %469, i64 %472)
+  br i1 %473, label %then.i.i.i43.i, label %merge.i.i.i.i
+
+then2.i.i.i44.i:                                  ; preds = %merge13.i.then2_crit_edge.i.i.i.i, %and.lhs.true16.i.i.i.i.i
+  %474 = phi ptr [ %.phi.trans.insert.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %553, %and.lhs.true16.i.i.i.i.i ]
+  %475 = phi ptr [ %549, %merge13.i.then2_crit_edge.i.i.i.i ], [ %554, %and.lhs.true16.i.i.i.i.i ]
+  %476 = phi ptr [ %546, %merge13.i.then2_crit_edge.i.i.i.i ], [ %555, %and.lhs.true16.i.i.i.i.i ]
+  %477 = phi ptr [ %544, %merge13.i.then2_crit_edge.i.i.i.i ], [ %556, %and.lhs.true16.i.i.i.i.i ]
+  %478 = phi i32 [ %.pre.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ 2, %and.lhs.true16.i.i.i.i.i ]
+  %479 = phi i32 [ %.pre131.i.i.i.i, %merge13.i.then2_crit_edge.i.i.i.i ], [ %558, %and.lhs.true16.i.i.i.i.i ]
+  %480 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %481 = getelementptr i8, ptr %407, i64 12
+  %482 = load i32, ptr %481, align 4
+  %483 = getelementptr i8, ptr %407, i64 16
+  %484 = getelementptr i8, ptr %480, i64 8
+  %.val.i38.i.i.i.i = load ptr, ptr %484, align 8
+  %485 = sext i32 %482 to i64
+  %486 = sext i32 %479 to i64
+  %.idx.i.i.i.i.i.i = mul nsw i64 %485, 40
+  %487 = getelementptr i8, ptr %.val.i38.i.i.i.i, i64 %.idx.i.i.i.i.i.i
+  %488 = getelementptr i32, ptr %487, i64 %486
+  %489 = load i32, ptr %488, align 4
+  %490 = icmp eq i32 %489, -1
+  br i1 %490, label %then.i.i.i.i48.i, label %else.i39.i.i.i.i
+
+then.i.i.i.i48.i:                                 ; preds = %then2.i.i.i44.i
+  store i32 %478, ptr %488, align 4
   br label %"$Validator.unify.exit.i.i.i.i"
 
-"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i.i.i.i49.i", %then1.i.i.i.i.i, %else.i.i.i.i.i, %then.i.i.i.i54.i
-  %483 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
-  %484 = load i32, ptr %455, align 4
-  %485 = getelementptr i8, ptr %483, i64 8
-  %.val.i39.i.i.i.i = load ptr, ptr %485, align 8
-  %486 = sext i32 %484 to i64
-  %.idx.i.i40.i.i.i.i = mul nsw i64 %486, 40
-  %487 = getelementptr i8, ptr %.val.i39.i.i.i.i, i64 %.idx.i.i40.i.i.i.i
-  %488 = getelementptr i8, ptr %487, i64 20
-  %489 = load i32, ptr %488, align 4
-  %490 = load i32, ptr %457, align 4
-  %491 = icmp ne i32 %490, 6
-  %.not.i41.i.i.i.i = icmp eq i32 %489, -1
-  %or.cond.i.i.i.i50.i = select i1 %491, i1 true, i1 %.not.i41.i.i.i.i
-  br i1 %or.cond.i.i.i.i50.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i.i
+else.i39.i.i.i.i:                                 ; preds = %then2.i.i.i44.i
+  %.not.i40.i.i.i.i = icmp eq i32 %489, %478
+  br i1 %.not.i40.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then1.i41.i.i.i.i
 
-then.i42.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i
-  %492 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %493 = getelementptr i8, ptr %492, i64 192
-  %494 = getelementptr i8, ptr %492, i64 16
-  %.val19.i.i.i.i.i = load ptr, ptr %494, align 8
-  %.val20.i.i.i.i51.i = load i32, ptr %450, align 4
-  %495 = sext i32 %.val20.i.i.i.i51.i to i64
-  %496 = getelementptr %72, ptr %.val19.i.i.i.i.i, i64 %495
-  %497 = load ptr, ptr %496, align 8
-  %498 = load ptr, ptr %429, align 8
-  %499 = call fastcc ptr @"$Problems.next"(ptr %493, i32 2, ptr %497, ptr %498)
-  %.not18.i.i.i.i.i = icmp eq ptr %499, null
-  br i1 %.not18.i.i.i.i.i, label %merge.i.i.i.i, label %then3.i.i.i.i.i
+then1.i41.i.i.i.i:                                ; preds = %else.i39.i.i.i.i
+  %491 = getelementptr i8, ptr %477, i64 192
+  %492 = load ptr, ptr %430, align 8
+  %493 = call fastcc ptr @"$Problems.next"(ptr %491, i32 2, ptr %475, ptr %492)
+  %.not20.i.i.i.i.i = icmp eq ptr %493, null
+  br i1 %.not20.i.i.i.i.i, label %"$Validator.unify.exit.i.i.i.i", label %then4.i.i.i.i45.i
 
-and.lhs.true.i.i.i.i.i:                           ; preds = %"$Validator.unify.exit.i.i.i.i"
-  %500 = load i32, ptr %448, align 4
-  %.not17.i.i.i.i.i = icmp eq i32 %489, %500
-  br i1 %.not17.i.i.i.i.i, label %merge.i.i.i.i, label %then.i42.i.i.i.i
+then4.i.i.i.i45.i:                                ; preds = %then1.i41.i.i.i.i
+  %494 = getelementptr i8, ptr %493, i64 516
+  %495 = load i32, ptr %474, align 4
+  %496 = icmp ult i32 %495, 32
+  br i1 %496, label %switch.hole_check104, label %merge53.i.i63.i.i.i.i
 
-then3.i.i.i.i.i:                                  ; preds = %then.i42.i.i.i.i
-  %501 = getelementptr i8, ptr %499, i64 516
-  %502 = load i32, ptr %448, align 4
-  %503 = icmp ult i32 %502, 32
-  br i1 %503, label %switch.hole_check111, label %merge53.i.i62.i.i.i.i
+merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check104, %then4.i.i.i.i45.i
+  %497 = icmp eq i32 %495, 32
+  %spec.select.i.i64.i.i.i.i = select i1 %497, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
 
-merge53.i.i62.i.i.i.i:                            ; preds = %switch.hole_check111, %then3.i.i.i.i.i
-  %504 = icmp eq i32 %502, 32
-  %spec.select.i.i63.i.i.i.i = select i1 %504, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i44.i.i.i.i"
+switch.hole_check104:                             ; preds = %then4.i.i.i.i45.i
+  %switch.shifted106 = lshr i32 -1048569, %495
+  %switch.lobit107 = trunc i32 %switch.shifted106 to i1
+  br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i.i63.i.i.i.i
 
-switch.hole_check111:                             ; preds = %then3.i.i.i.i.i
-  %switch.shifted113 = lshr i32 -1048569, %502
+switch.lookup105:                                 ; preds = %switch.hole_check104
+  %498 = zext nneg i32 %495 to i64
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %498
+  %switch.load109 = load ptr, ptr %switch.gep108, align 8
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
+
+"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i63.i.i.i.i
+  %common.ret.op.i.i45.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
+  %499 = load i32, ptr %481, align 4
+  %500 = load i32, ptr %488, align 4
+  %501 = icmp ult i32 %500, 32
+  br i1 %501, label %switch.hole_check111, label %merge53.i38.i.i.i.i.i
+
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
+  %502 = icmp eq i32 %500, 32
+  %spec.select.i39.i.i.i.i.i = select i1 %502, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
+
+switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
+  %switch.shifted113 = lshr i32 -1048569, %500
   %switch.lobit114 = trunc i32 %switch.shifted113 to i1
-  br i1 %switch.lobit114, label %switch.lookup112, label %merge53.i.i62.i.i.i.i
+  br i1 %switch.lobit114, label %switch.lookup112, label %merge53.i38.i.i.i.i.i
 
 switch.lookup112:                                 ; preds = %switch.hole_check111
-  %505 = zext nneg i32 %502 to i64
-  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %505
+  %503 = zext nneg i32 %500 to i64
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %503
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i44.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit.i44.i.i.i.i": ; preds = %switch.lookup112, %merge53.i.i62.i.i.i.i
-  %common.ret.op.i.i45.i.i.i.i = phi ptr [ %spec.select.i.i63.i.i.i.i, %merge53.i.i62.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
-  %506 = load i32, ptr %455, align 4
-  %507 = icmp ult i32 %489, 32
-  br i1 %507, label %switch.hole_check118, label %merge53.i36.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i": ; preds = %switch.lookup112, %merge53.i38.i.i.i.i.i
+  %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %494, i64 512, ptr nonnull @"$string.573", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %499, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
+  %505 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %494)
+  %spec.select.i.i.i46.i.i.i.i = call i64 @llvm.smin.i64(i64 %505, i64 1023)
+  %506 = icmp sgt i64 %505, 0
+  br i1 %506, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i47.i.i.i.i"
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check118, %"$anon (./terra/base/codes.t:4).547.exit.i44.i.i.i.i"
-  %508 = icmp eq i32 %489, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %508, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit38.i.i.i.i.i"
-
-switch.hole_check118:                             ; preds = %"$anon (./terra/base/codes.t:4).547.exit.i44.i.i.i.i"
-  %switch.shifted120 = lshr i32 -1048569, %489
-  %switch.lobit121 = trunc i32 %switch.shifted120 to i1
-  br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i36.i.i.i.i.i
-
-switch.lookup119:                                 ; preds = %switch.hole_check118
-  %509 = zext nneg i32 %489 to i64
-  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %509
-  %switch.load123 = load ptr, ptr %switch.gep122, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit38.i.i.i.i.i"
-
-"$anon (./terra/base/codes.t:4).547.exit38.i.i.i.i.i": ; preds = %switch.lookup119, %merge53.i36.i.i.i.i.i
-  %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
-  %510 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %501, i64 512, ptr nonnull @"$string.571", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %506, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i38.i.i.i.i)
-  %511 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %501)
-  %spec.select.i.i.i46.i.i.i.i = call i64 @llvm.smin.i64(i64 %511, i64 1023)
-  %512 = icmp sgt i64 %511, 0
-  br i1 %512, label %then2.i.i.i48.i.i.i.i, label %"$printable.clean.exit.i47.i.i.i.i"
-
-then2.i.i.i48.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).547.exit38.i.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i38.i.i.i.i, ptr align 1 %501, i64 %spec.select.i.i.i46.i.i.i.i, i1 false)
+then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i37.i.i.i.i, ptr align 1 %494, i64 %spec.select.i.i.i46.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i47.i.i.i.i"
 
-"$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i48.i.i.i.i, %"$anon (./terra/base/codes.t:4).547.exit38.i.i.i.i.i"
-  %513 = getelementptr i8, ptr %raw.i.i38.i.i.i.i, i64 %spec.select.i.i.i46.i.i.i.i
-  store i8 0, ptr %513, align 1
-  %514 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i38.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %501, i64 512, i64 %403, i64 %514)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i38.i.i.i.i)
-  br label %merge.i.i.i.i
+"$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
+  %507 = getelementptr i8, ptr %raw.i.i37.i.i.i.i, i64 %spec.select.i.i.i46.i.i.i.i
+  store i8 0, ptr %507, align 1
+  %508 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i37.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %494, i64 512, i64 %403, i64 %508)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
+  br label %"$Validator.unify.exit.i.i.i.i"
 
-merge.i.i.i.i:                                    ; preds = %or.lhs.false.i17.i.i.i, %"$printable.clean.exit76.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i58.i", %then14.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then5.i.i.i.i56.i, %"$printable.clean.exit.i88.i.i.i.i", %then.i86.i.i.i.i, %"$printable.clean.exit.i47.i.i.i.i", %and.lhs.true.i.i.i.i.i, %then.i42.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %else2.i.i.i
-  %515 = getelementptr i8, ptr %406, i64 29
-  %516 = load i8, ptr %515, align 1
-  %517 = trunc i8 %516 to i1
-  br i1 %517, label %then6.i.i.i42.i, label %merge5.i.i.i41.i
+"$Validator.unify.exit.i.i.i.i":                  ; preds = %"$printable.clean.exit.i47.i.i.i.i", %then1.i41.i.i.i.i, %else.i39.i.i.i.i, %then.i.i.i.i48.i
+  %509 = load ptr, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
+  %510 = load i32, ptr %481, align 4
+  %511 = getelementptr i8, ptr %509, i64 8
+  %.val.i66.i.i.i.i = load ptr, ptr %511, align 8
+  %512 = sext i32 %510 to i64
+  %.idx.i.i67.i.i.i.i = mul nsw i64 %512, 40
+  %513 = getelementptr i8, ptr %.val.i66.i.i.i.i, i64 %.idx.i.i67.i.i.i.i
+  %514 = getelementptr i8, ptr %513, i64 20
+  %515 = load i32, ptr %514, align 4
+  %516 = load i32, ptr %483, align 4
+  %517 = icmp ne i32 %516, 6
+  %.not.i68.i.i.i.i = icmp eq i32 %515, -1
+  %or.cond.i.i.i.i46.i = select i1 %517, i1 true, i1 %.not.i68.i.i.i.i
+  br i1 %or.cond.i.i.i.i46.i, label %merge.i.i.i.i, label %and.lhs.true.i69.i.i.i.i
 
-and.lhs.true4.i.i.i.i:                            ; preds = %or.lhs.false.i17.i.i.i
-  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %429, i64 8
-  %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+then.i70.i.i.i.i:                                 ; preds = %and.lhs.true.i69.i.i.i.i
   %518 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %519 = getelementptr i8, ptr %518, i64 16
-  %.val.i65.i.i.i.i = load ptr, ptr %519, align 8
-  %520 = getelementptr i8, ptr %429, i64 104
-  %.val68.i.i.i.i.i = load i32, ptr %520, align 4
-  %521 = sext i32 %.val68.i.i.i.i.i to i64
-  %522 = getelementptr %72, ptr %.val.i65.i.i.i.i, i64 %521
+  %519 = getelementptr i8, ptr %518, i64 192
+  %520 = getelementptr i8, ptr %518, i64 16
+  %.val19.i.i.i.i.i = load ptr, ptr %520, align 8
+  %.val20.i.i.i.i47.i = load i32, ptr %476, align 4
+  %521 = sext i32 %.val20.i.i.i.i47.i to i64
+  %522 = getelementptr %72, ptr %.val19.i.i.i.i.i, i64 %521
   %523 = load ptr, ptr %522, align 8
-  %.not80.i.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
-  br i1 %.not80.i.i.i.i.i, label %and.lhs.true.i84.i.i.i.i, label %merge13.i.i.i.i.i
+  %524 = load ptr, ptr %430, align 8
+  %525 = call fastcc ptr @"$Problems.next"(ptr %519, i32 2, ptr %523, ptr %524)
+  %.not18.i.i.i.i.i = icmp eq ptr %525, null
+  br i1 %.not18.i.i.i.i.i, label %merge.i.i.i.i, label %then3.i.i.i.i.i
 
-then.i86.i.i.i.i:                                 ; preds = %and.lhs.true.i84.i.i.i.i
-  %524 = getelementptr i8, ptr %530, i64 192
-  %525 = load ptr, ptr %429, align 8
-  %526 = call fastcc ptr @"$Problems.next"(ptr %524, i32 2, ptr %528, ptr %525)
-  %.not66.i.i.i.i.i = icmp eq ptr %526, null
-  br i1 %.not66.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i59.i
+and.lhs.true.i69.i.i.i.i:                         ; preds = %"$Validator.unify.exit.i.i.i.i"
+  %526 = load i32, ptr %474, align 4
+  %.not17.i.i.i.i.i = icmp eq i32 %515, %526
+  br i1 %.not17.i.i.i.i.i, label %merge.i.i.i.i, label %then.i70.i.i.i.i
 
-and.lhs.true.i84.i.i.i.i:                         ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
-  %527 = phi ptr [ %439, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
-  %528 = phi ptr [ %447, %and.lhs.true4.thread.i.i.i.i ], [ %523, %and.lhs.true4.i.i.i.i ]
-  %529 = phi ptr [ %444, %and.lhs.true4.thread.i.i.i.i ], [ %520, %and.lhs.true4.i.i.i.i ]
-  %530 = phi ptr [ %442, %and.lhs.true4.thread.i.i.i.i ], [ %518, %and.lhs.true4.i.i.i.i ]
-  %531 = getelementptr i8, ptr %406, i64 16
-  %532 = load i32, ptr %531, align 4
-  %533 = icmp eq i32 %532, 8
-  br i1 %533, label %then.i86.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+then3.i.i.i.i.i:                                  ; preds = %then.i70.i.i.i.i
+  %527 = getelementptr i8, ptr %525, i64 516
+  %528 = load i32, ptr %474, align 4
+  %529 = icmp ult i32 %528, 32
+  br i1 %529, label %switch.hole_check118, label %merge53.i.i91.i.i.i.i
 
-then2.i.i.i.i59.i:                                ; preds = %then.i86.i.i.i.i
-  %534 = getelementptr i8, ptr %526, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %534, ptr noundef nonnull align 1 dereferenceable(39) @"$string.566", i64 39, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i64.i.i.i.i)
-  %535 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %534)
-  %spec.select.i.i.i87.i.i.i.i = call i64 @llvm.smin.i64(i64 %535, i64 1023)
-  %536 = icmp sgt i64 %535, 0
-  br i1 %536, label %then2.i.i.i89.i.i.i.i, label %"$printable.clean.exit.i88.i.i.i.i"
+merge53.i.i91.i.i.i.i:                            ; preds = %switch.hole_check118, %then3.i.i.i.i.i
+  %530 = icmp eq i32 %528, 32
+  %spec.select.i.i92.i.i.i.i = select i1 %530, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
 
-then2.i.i.i89.i.i.i.i:                            ; preds = %then2.i.i.i.i59.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i64.i.i.i.i, ptr align 1 %534, i64 %spec.select.i.i.i87.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i88.i.i.i.i"
+switch.hole_check118:                             ; preds = %then3.i.i.i.i.i
+  %switch.shifted120 = lshr i32 -1048569, %528
+  %switch.lobit121 = trunc i32 %switch.shifted120 to i1
+  br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i.i91.i.i.i.i
 
-"$printable.clean.exit.i88.i.i.i.i":              ; preds = %then2.i.i.i89.i.i.i.i, %then2.i.i.i.i59.i
-  %537 = getelementptr i8, ptr %raw.i.i64.i.i.i.i, i64 %spec.select.i.i.i87.i.i.i.i
-  store i8 0, ptr %537, align 1
-  %538 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i64.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %534, i64 512, i64 %404, i64 %538)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i64.i.i.i.i)
+switch.lookup119:                                 ; preds = %switch.hole_check118
+  %531 = zext nneg i32 %528 to i64
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %531
+  %switch.load123 = load ptr, ptr %switch.gep122, align 8
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
+
+"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i91.i.i.i.i
+  %common.ret.op.i.i73.i.i.i.i = phi ptr [ %spec.select.i.i92.i.i.i.i, %merge53.i.i91.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
+  %532 = load i32, ptr %481, align 4
+  %533 = icmp ult i32 %515, 32
+  br i1 %533, label %switch.hole_check125, label %merge53.i36.i.i.i.i.i
+
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
+  %534 = icmp eq i32 %515, 32
+  %spec.select.i37.i.i.i.i.i = select i1 %534, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+
+switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
+  %switch.shifted127 = lshr i32 -1048569, %515
+  %switch.lobit128 = trunc i32 %switch.shifted127 to i1
+  br i1 %switch.lobit128, label %switch.lookup126, label %merge53.i36.i.i.i.i.i
+
+switch.lookup126:                                 ; preds = %switch.hole_check125
+  %535 = zext nneg i32 %515 to i64
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %535
+  %switch.load130 = load ptr, ptr %switch.gep129, align 8
+  br label %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+
+"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i": ; preds = %switch.lookup126, %merge53.i36.i.i.i.i.i
+  %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
+  %536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %527, i64 512, ptr nonnull @"$string.574", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %532, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
+  %537 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %527)
+  %spec.select.i.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %537, i64 1023)
+  %538 = icmp sgt i64 %537, 0
+  br i1 %538, label %then2.i.i.i77.i.i.i.i, label %"$printable.clean.exit.i75.i.i.i.i"
+
+then2.i.i.i77.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %527, i64 %spec.select.i.i.i74.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i75.i.i.i.i"
+
+"$printable.clean.exit.i75.i.i.i.i":              ; preds = %then2.i.i.i77.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+  %539 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i74.i.i.i.i
+  store i8 0, ptr %539, align 1
+  %540 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %527, i64 512, i64 %404, i64 %540)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
   br label %merge.i.i.i.i
 
-then5.i.i.i.i56.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
-  %539 = getelementptr i8, ptr %530, i64 192
-  %540 = load ptr, ptr %429, align 8
-  %541 = call fastcc ptr @"$Problems.next"(ptr %539, i32 2, ptr %528, ptr %540)
-  %.not.i85.i.i.i.i = icmp eq ptr %541, null
-  br i1 %.not.i85.i.i.i.i, label %merge.i.i.i.i, label %then10.i.i.i.i.i
+merge.i.i.i.i:                                    ; preds = %"$printable.clean.exit76.i.i.i.i.i", %then23.i.i.i.i.i, %"$printable.clean.exit.i52.i", %then14.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then5.i.i.i.i50.i, %"$printable.clean.exit.i118.i.i.i.i", %then.i116.i.i.i.i, %"$printable.clean.exit.i75.i.i.i.i", %and.lhs.true.i69.i.i.i.i, %then.i70.i.i.i.i, %"$Validator.unify.exit.i.i.i.i", %and.lhs.true.i.i.i.i, %"$Validator.check_known.exit.i.i.i.i", %"$printable.clean.exit.i.i.i.i58.i", %merge.i.i.i.i54.i, %else2.i.i.i
+  %541 = getelementptr i8, ptr %407, i64 29
+  %542 = load i8, ptr %541, align 1
+  %543 = trunc i8 %542 to i1
+  br i1 %543, label %then6.i.i.i41.i, label %merge5.i.i.i40.i
 
-and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i84.i.i.i.i
-  %542 = load ptr, ptr %validator.i, align 8
-  %543 = getelementptr i8, ptr %542, i64 115
-  %544 = load i8, ptr %543, align 1
-  %545 = trunc i8 %544 to i1
-  br i1 %545, label %and.lhs.true16.i.i.i.i.i, label %then5.i.i.i.i56.i
+and.lhs.true4.i.i.i.i:                            ; preds = %"$Validator.check_known.exit.i.i.i.i"
+  %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %430, i64 8
+  %.pre.i.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %544 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
+  %545 = getelementptr i8, ptr %544, i64 16
+  %.val.i94.i.i.i.i = load ptr, ptr %545, align 8
+  %546 = getelementptr i8, ptr %430, i64 104
+  %.val68.i.i.i.i.i = load i32, ptr %546, align 4
+  %547 = sext i32 %.val68.i.i.i.i.i to i64
+  %548 = getelementptr %72, ptr %.val.i94.i.i.i.i, i64 %547
+  %549 = load ptr, ptr %548, align 8
+  %.not80.i.i.i.i.i = icmp eq i32 %.pre.i.i.i.i, 2
+  br i1 %.not80.i.i.i.i.i, label %and.lhs.true.i114.i.i.i.i, label %merge13.i.i.i.i.i
 
-then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i56.i
-  %546 = getelementptr i8, ptr %541, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %546, ptr noundef nonnull align 1 dereferenceable(66) @"$string.567", i64 66, i1 false)
+then.i116.i.i.i.i:                                ; preds = %and.lhs.true.i114.i.i.i.i
+  %550 = getelementptr i8, ptr %556, i64 192
+  %551 = load ptr, ptr %430, align 8
+  %552 = call fastcc ptr @"$Problems.next"(ptr %550, i32 2, ptr %554, ptr %551)
+  %.not66.i.i.i.i.i = icmp eq ptr %552, null
+  br i1 %.not66.i.i.i.i.i, label %merge.i.i.i.i, label %then2.i.i.i.i53.i
+
+and.lhs.true.i114.i.i.i.i:                        ; preds = %and.lhs.true4.i.i.i.i, %and.lhs.true4.thread.i.i.i.i
+  %553 = phi ptr [ %433, %and.lhs.true4.thread.i.i.i.i ], [ %.phi.trans.insert.i.i.i.i, %and.lhs.true4.i.i.i.i ]
+  %554 = phi ptr [ %441, %and.lhs.true4.thread.i.i.i.i ], [ %549, %and.lhs.true4.i.i.i.i ]
+  %555 = phi ptr [ %438, %and.lhs.true4.thread.i.i.i.i ], [ %546, %and.lhs.true4.i.i.i.i ]
+  %556 = phi ptr [ %436, %and.lhs.true4.thread.i.i.i.i ], [ %544, %and.lhs.true4.i.i.i.i ]
+  %557 = getelementptr i8, ptr %407, i64 16
+  %558 = load i32, ptr %557, align 4
+  %559 = icmp eq i32 %558, 8
+  br i1 %559, label %then.i116.i.i.i.i, label %and.lhs.true7.i.i.i.i.i
+
+then2.i.i.i.i53.i:                                ; preds = %then.i116.i.i.i.i
+  %560 = getelementptr i8, ptr %552, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %560, ptr noundef nonnull align 1 dereferenceable(39) @"$string.569", i64 39, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
+  %561 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %560)
+  %spec.select.i.i.i117.i.i.i.i = call i64 @llvm.smin.i64(i64 %561, i64 1023)
+  %562 = icmp sgt i64 %561, 0
+  br i1 %562, label %then2.i.i.i119.i.i.i.i, label %"$printable.clean.exit.i118.i.i.i.i"
+
+then2.i.i.i119.i.i.i.i:                           ; preds = %then2.i.i.i.i53.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93.i.i.i.i, ptr align 1 %560, i64 %spec.select.i.i.i117.i.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i118.i.i.i.i"
+
+"$printable.clean.exit.i118.i.i.i.i":             ; preds = %then2.i.i.i119.i.i.i.i, %then2.i.i.i.i53.i
+  %563 = getelementptr i8, ptr %raw.i.i93.i.i.i.i, i64 %spec.select.i.i.i117.i.i.i.i
+  store i8 0, ptr %563, align 1
+  %564 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %560, i64 512, i64 %405, i64 %564)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
+  br label %merge.i.i.i.i
+
+then5.i.i.i.i50.i:                                ; preds = %and.lhs.true7.i.i.i.i.i
+  %565 = getelementptr i8, ptr %556, i64 192
+  %566 = load ptr, ptr %430, align 8
+  %567 = call fastcc ptr @"$Problems.next"(ptr %565, i32 2, ptr %554, ptr %566)
+  %.not.i115.i.i.i.i = icmp eq ptr %567, null
+  br i1 %.not.i115.i.i.i.i, label %merge.i.i.i.i, label %then10.i.i.i.i.i
+
+and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i114.i.i.i.i
+  %568 = load ptr, ptr %validator.i, align 8
+  %569 = getelementptr i8, ptr %568, i64 115
+  %570 = load i8, ptr %569, align 1
+  %571 = trunc i8 %570 to i1
+  br i1 %571, label %and.lhs.true16.i.i.i.i.i, label %then5.i.i.i.i50.i
+
+then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i50.i
+  %572 = getelementptr i8, ptr %567, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %572, ptr noundef nonnull align 1 dereferenceable(66) @"$string.570", i64 66, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
-  %547 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %546)
-  %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %547, i64 1023)
-  %548 = icmp sgt i64 %547, 0
-  br i1 %548, label %then2.i.i71.i.i.i.i.i, label %"$printable.clean.exit72.i.i.i.i.i"
+  %573 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
+  %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %573, i64 1023)
+  %574 = icmp sgt i64 %573, 0
+  br i1 %574, label %then2.i.i71.i.i.i.i.i, label %"$printable.clean.exit72.i.i.i.i.i"
 
 then2.i.i71.i.i.i.i.i:                            ; preds = %then10.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i69.i.i.i.i.i, ptr align 1 %546, i64 %spec.select.i.i70.i.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i69.i.i.i.i.i, ptr align 1 %572, i64 %spec.select.i.i70.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit72.i.i.i.i.i"
 
 "$printable.clean.exit72.i.i.i.i.i":              ; preds = %then2.i.i71.i.i.i.i.i, %then10.i.i.i.i.i
-  %549 = getelementptr i8, ptr %raw.i69.i.i.i.i.i, i64 %spec.select.i.i70.i.i.i.i.i
-  store i8 0, ptr %549, align 1
-  %550 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i69.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %546, i64 512, i64 %400, i64 %550)
+  %575 = getelementptr i8, ptr %raw.i69.i.i.i.i.i, i64 %spec.select.i.i70.i.i.i.i.i
+  store i8 0, ptr %575, align 1
+  %576 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i69.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %572, i64 512, i64 %401, i64 %576)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   br label %merge.i.i.i.i
 
 then14.i.i.i.i.i:                                 ; preds = %and.lhs.true16.i.i.i.i.i
-  %551 = getelementptr i8, ptr %530, i64 192
-  %552 = load ptr, ptr %429, align 8
-  %553 = call fastcc ptr @"$Problems.next"(ptr %551, i32 2, ptr %528, ptr %552)
-  %.not64.i.i.i.i57.i = icmp eq ptr %553, null
-  br i1 %.not64.i.i.i.i57.i, label %merge.i.i.i.i, label %then19.i.i.i.i.i
+  %577 = getelementptr i8, ptr %556, i64 192
+  %578 = load ptr, ptr %430, align 8
+  %579 = call fastcc ptr @"$Problems.next"(ptr %577, i32 2, ptr %554, ptr %578)
+  %.not64.i.i.i.i51.i = icmp eq ptr %579, null
+  br i1 %.not64.i.i.i.i51.i, label %merge.i.i.i.i, label %then19.i.i.i.i.i
 
 and.lhs.true16.i.i.i.i.i:                         ; preds = %and.lhs.true7.i.i.i.i.i
-  %554 = getelementptr i8, ptr %406, i64 29
-  %555 = load i8, ptr %554, align 1
-  %556 = trunc i8 %555 to i1
-  br i1 %556, label %then2.i.i.i45.i, label %then14.i.i.i.i.i
+  %580 = getelementptr i8, ptr %407, i64 29
+  %581 = load i8, ptr %580, align 1
+  %582 = trunc i8 %581 to i1
+  br i1 %582, label %then2.i.i.i44.i, label %then14.i.i.i.i.i
 
 then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
-  %557 = getelementptr i8, ptr %553, i64 516
-  %558 = load ptr, ptr %406, align 8
-  %559 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %557, i64 512, ptr nonnull @"$string.568", ptr %558)
+  %583 = getelementptr i8, ptr %579, i64 516
+  %584 = load ptr, ptr %407, align 8
+  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %583, i64 512, ptr nonnull @"$string.571", ptr %584)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i21.i)
-  %560 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %557)
-  %spec.select.i.i42.i.i = call i64 @llvm.smin.i64(i64 %560, i64 1023)
-  %561 = icmp sgt i64 %560, 0
-  br i1 %561, label %then2.i.i43.i.i, label %"$printable.clean.exit.i58.i"
+  %586 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %583)
+  %spec.select.i.i43.i.i = call i64 @llvm.smin.i64(i64 %586, i64 1023)
+  %587 = icmp sgt i64 %586, 0
+  br i1 %587, label %then2.i.i44.i.i, label %"$printable.clean.exit.i52.i"
 
-then2.i.i43.i.i:                                  ; preds = %then19.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %557, i64 %spec.select.i.i42.i.i, i1 false)
-  br label %"$printable.clean.exit.i58.i"
+then2.i.i44.i.i:                                  ; preds = %then19.i.i.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i21.i, ptr align 1 %583, i64 %spec.select.i.i43.i.i, i1 false)
+  br label %"$printable.clean.exit.i52.i"
 
-"$printable.clean.exit.i58.i":                    ; preds = %then2.i.i43.i.i, %then19.i.i.i.i.i
-  %562 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i42.i.i
-  store i8 0, ptr %562, align 1
-  %563 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
-  call fastcc void @"$printable.copy_into"(ptr %557, i64 512, i64 %401, i64 %563)
+"$printable.clean.exit.i52.i":                    ; preds = %then2.i.i44.i.i, %then19.i.i.i.i.i
+  %588 = getelementptr i8, ptr %raw.i.i21.i, i64 %spec.select.i.i43.i.i
+  store i8 0, ptr %588, align 1
+  %589 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i21.i)
+  call fastcc void @"$printable.copy_into"(ptr %583, i64 512, i64 %402, i64 %589)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i21.i)
   br label %merge.i.i.i.i
 
 merge13.i.i.i.i.i:                                ; preds = %and.lhs.true4.i.i.i.i
-  %564 = getelementptr i8, ptr %406, i64 29
-  %565 = load i8, ptr %564, align 1
-  %566 = trunc i8 %565 to i1
-  br i1 %566, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
+  %590 = load i8, ptr %442, align 1
+  %591 = trunc i8 %590 to i1
+  br i1 %591, label %then23.i.i.i.i.i, label %merge13.i.then2_crit_edge.i.i.i.i
 
 merge13.i.then2_crit_edge.i.i.i.i:                ; preds = %merge13.i.i.i.i.i
-  %.phi.trans.insert97.i.i.i.i = getelementptr i8, ptr %406, i64 16
-  %.pre98.i.i.i.i = load i32, ptr %.phi.trans.insert97.i.i.i.i, align 4
-  br label %then2.i.i.i45.i
+  %.phi.trans.insert130.i.i.i.i = getelementptr i8, ptr %407, i64 16
+  %.pre131.i.i.i.i = load i32, ptr %.phi.trans.insert130.i.i.i.i, align 4
+  br label %then2.i.i.i44.i
 
 then23.i.i.i.i.i:                                 ; preds = %merge13.i.i.i.i.i
-  %567 = getelementptr i8, ptr %518, i64 192
-  %568 = load ptr, ptr %429, align 8
-  %569 = call fastcc ptr @"$Problems.next"(ptr %567, i32 2, ptr %523, ptr %568)
-  %.not65.i.i.i.i55.i = icmp eq ptr %569, null
-  br i1 %.not65.i.i.i.i55.i, label %merge.i.i.i.i, label %then28.i.i.i.i.i
+  %592 = getelementptr i8, ptr %544, i64 192
+  %593 = load ptr, ptr %430, align 8
+  %594 = call fastcc ptr @"$Problems.next"(ptr %592, i32 2, ptr %549, ptr %593)
+  %.not65.i.i.i.i49.i = icmp eq ptr %594, null
+  br i1 %.not65.i.i.i.i49.i, label %merge.i.i.i.i, label %then28.i.i.i.i.i
 
 then28.i.i.i.i.i:                                 ; preds = %then23.i.i.i.i.i
-  %570 = getelementptr i8, ptr %569, i64 516
-  %571 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %572 = icmp ult i32 %571, 32
-  br i1 %572, label %switch.hole_check125, label %merge53.i.i82.i.i.i.i
+  %595 = getelementptr i8, ptr %594, i64 516
+  %596 = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %597 = icmp ult i32 %596, 32
+  br i1 %597, label %switch.hole_check132, label %merge53.i.i112.i.i.i.i
 
-merge53.i.i82.i.i.i.i:                            ; preds = %switch.hole_check125, %then28.i.i.i.i.i
-  %573 = icmp eq i32 %571, 32
-  %spec.select.i.i83.i.i.i.i = select i1 %573, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i67.i.i.i.i"
+merge53.i.i112.i.i.i.i:                           ; preds = %switch.hole_check132, %then28.i.i.i.i.i
+  %598 = icmp eq i32 %596, 32
+  %spec.select.i.i113.i.i.i.i = select i1 %598, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
 
-switch.hole_check125:                             ; preds = %then28.i.i.i.i.i
-  %switch.shifted127 = lshr i32 -1048569, %571
-  %switch.lobit128 = trunc i32 %switch.shifted127 to i1
-  br i1 %switch.lobit128, label %switch.lookup126, label %merge53.i.i82.i.i.i.i
+switch.hole_check132:                             ; preds = %then28.i.i.i.i.i
+  %switch.shifted134 = lshr i32 -1048569, %596
+  %switch.lobit135 = trunc i32 %switch.shifted134 to i1
+  br i1 %switch.lobit135, label %switch.lookup133, label %merge53.i.i112.i.i.i.i
 
-switch.lookup126:                                 ; preds = %switch.hole_check125
-  %574 = zext nneg i32 %571 to i64
-  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %574
-  %switch.load130 = load ptr, ptr %switch.gep129, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i67.i.i.i.i"
+switch.lookup133:                                 ; preds = %switch.hole_check132
+  %599 = zext nneg i32 %596 to i64
+  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %599
+  %switch.load137 = load ptr, ptr %switch.gep136, align 8
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit.i67.i.i.i.i": ; preds = %switch.lookup126, %merge53.i.i82.i.i.i.i
-  %common.ret.op.i.i68.i.i.i.i = phi ptr [ %spec.select.i.i83.i.i.i.i, %merge53.i.i82.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
-  %575 = load ptr, ptr %406, align 8
-  %576 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %570, i64 512, ptr nonnull @"$string.569", ptr nonnull %common.ret.op.i.i68.i.i.i.i, ptr %575)
+"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i112.i.i.i.i
+  %common.ret.op.i.i98.i.i.i.i = phi ptr [ %spec.select.i.i113.i.i.i.i, %merge53.i.i112.i.i.i.i ], [ %switch.load137, %switch.lookup133 ]
+  %600 = load ptr, ptr %407, align 8
+  %601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %595, i64 512, ptr nonnull @"$string.572", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %600)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i.i)
-  %577 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %570)
-  %spec.select.i.i74.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %577, i64 1023)
-  %578 = icmp sgt i64 %577, 0
-  br i1 %578, label %then2.i.i75.i.i.i.i.i, label %"$printable.clean.exit76.i.i.i.i.i"
+  %602 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %595)
+  %spec.select.i.i74.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %602, i64 1023)
+  %603 = icmp sgt i64 %602, 0
+  br i1 %603, label %then2.i.i75.i.i.i.i.i, label %"$printable.clean.exit76.i.i.i.i.i"
 
-then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).547.exit.i67.i.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i.i.i.i.i, ptr align 1 %570, i64 %spec.select.i.i74.i.i.i.i.i, i1 false)
+then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i.i.i.i.i, ptr align 1 %595, i64 %spec.select.i.i74.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit76.i.i.i.i.i"
 
-"$printable.clean.exit76.i.i.i.i.i":              ; preds = %then2.i.i75.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).547.exit.i67.i.i.i.i"
-  %579 = getelementptr i8, ptr %raw.i73.i.i.i.i.i, i64 %spec.select.i.i74.i.i.i.i.i
-  store i8 0, ptr %579, align 1
-  %580 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %570, i64 512, i64 %399, i64 %580)
+"$printable.clean.exit76.i.i.i.i.i":              ; preds = %then2.i.i75.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
+  %604 = getelementptr i8, ptr %raw.i73.i.i.i.i.i, i64 %spec.select.i.i74.i.i.i.i.i
+  store i8 0, ptr %604, align 1
+  %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %595, i64 512, i64 %400, i64 %605)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i.i)
   br label %merge.i.i.i.i
 
-or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %then.i.i.i44.i
-  %581 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %429)
-  br i1 %581, label %and.lhs.true4.i.i.i.i, label %merge.i.i.i.i
+then6.i.i.i41.i:                                  ; preds = %merge.i.i.i.i
+  %.val35.i.i.i.i = load ptr, ptr %407, align 8
+  %606 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val35.i.i.i.i, ptr nonnull @"$string.575")
+  %607 = getelementptr i8, ptr %407, i64 20
+  %608 = load i32, ptr %607, align 4
+  %609 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %610 = icmp eq ptr %609, null
+  br i1 %610, label %merge5.i.i.i40.i, label %or.lhs.false1.i.i.i.i.i
 
-then6.i.i.i42.i:                                  ; preds = %merge.i.i.i.i
-  %.val36.i.i.i.i = load ptr, ptr %406, align 8
-  %582 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val36.i.i.i.i, ptr nonnull @"$string.572")
-  %583 = getelementptr i8, ptr %406, i64 20
-  %584 = load i32, ptr %583, align 4
-  %585 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %586 = icmp eq ptr %585, null
-  br i1 %586, label %merge5.i.i.i41.i, label %or.lhs.false1.i.i.i.i.i
+or.lhs.false.i.i.i.i42.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
+  %611 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %609)
+  br label %merge5.i.i.i40.i
 
-or.lhs.false.i.i.i.i43.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
-  %587 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %585)
-  br label %merge5.i.i.i41.i
+or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i41.i
+  %612 = sext i32 %608 to i64
+  %613 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %609, i64 %612, i64 0)
+  br i1 %613, label %or.lhs.false.i.i.i.i42.i, label %merge5.i.i.i40.i
 
-or.lhs.false1.i.i.i.i.i:                          ; preds = %then6.i.i.i42.i
-  %588 = sext i32 %584 to i64
-  %589 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %585, i64 %588, i64 0)
-  br i1 %589, label %or.lhs.false.i.i.i.i43.i, label %merge5.i.i.i41.i
+merge5.i.i.i40.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i42.i, %then6.i.i.i41.i, %merge.i.i.i.i
+  %614 = getelementptr i8, ptr %407, i64 28
+  %615 = load i8, ptr %614, align 1
+  %616 = trunc i8 %615 to i1
+  br i1 %616, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
-merge5.i.i.i41.i:                                 ; preds = %or.lhs.false1.i.i.i.i.i, %or.lhs.false.i.i.i.i43.i, %then6.i.i.i42.i, %merge.i.i.i.i
-  %590 = getelementptr i8, ptr %406, i64 28
-  %591 = load i8, ptr %590, align 1
-  %592 = trunc i8 %591 to i1
-  br i1 %592, label %then9.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+then9.i.i.i.i:                                    ; preds = %merge5.i.i.i40.i
+  %.val.i.i.i.i = load ptr, ptr %407, align 8
+  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i.i, ptr nonnull @"$string.576")
+  %618 = getelementptr i8, ptr %407, i64 20
+  %619 = load i32, ptr %618, align 4
+  %620 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
+  %621 = icmp eq ptr %620, null
+  br i1 %621, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i121.i.i.i.i
 
-then9.i.i.i.i:                                    ; preds = %merge5.i.i.i41.i
-  %.val.i.i.i.i = load ptr, ptr %406, align 8
-  %593 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i.i, ptr nonnull @"$string.573")
-  %594 = getelementptr i8, ptr %406, i64 20
-  %595 = load i32, ptr %594, align 4
-  %596 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
-  %597 = icmp eq ptr %596, null
-  br i1 %597, label %"$Validator.check_matrix.exit.i.i.i", label %or.lhs.false1.i91.i.i.i.i
-
-or.lhs.false.i93.i.i.i.i:                         ; preds = %or.lhs.false1.i91.i.i.i.i
-  %598 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %596)
+or.lhs.false.i123.i.i.i.i:                        ; preds = %or.lhs.false1.i121.i.i.i.i
+  %622 = call fastcc zeroext i1 @"$Validator.check_plain"(ptr nonnull readonly %validator.i, ptr nonnull %620)
   br label %"$Validator.check_matrix.exit.i.i.i"
 
-or.lhs.false1.i91.i.i.i.i:                        ; preds = %then9.i.i.i.i
-  %599 = sext i32 %595 to i64
-  %600 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %596, i64 %599, i64 0)
-  br i1 %600, label %or.lhs.false.i93.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
+or.lhs.false1.i121.i.i.i.i:                       ; preds = %then9.i.i.i.i
+  %623 = sext i32 %619 to i64
+  %624 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %620, i64 %623, i64 0)
+  br i1 %624, label %or.lhs.false.i123.i.i.i.i, label %"$Validator.check_matrix.exit.i.i.i"
 
-"$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i91.i.i.i.i, %or.lhs.false.i93.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i41.i
+"$Validator.check_matrix.exit.i.i.i":             ; preds = %or.lhs.false1.i121.i.i.i.i, %or.lhs.false.i123.i.i.i.i, %then9.i.i.i.i, %merge5.i.i.i40.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i.i)
   br label %"$Validator.check_module.exit.i.i"
 
-"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i12.i.i.i, %or.lhs.false.i14.i.i.i, %then1.i.i.i, %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i39.i, %then.i.i38.i
+"$Validator.check_module.exit.i.i":               ; preds = %"$Validator.check_matrix.exit.i.i.i", %or.lhs.false1.i12.i.i.i, %or.lhs.false.i14.i.i.i, %then1.i.i.i, %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i38.i, %then.i.i37.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i.i)
-  br label %merge1.i37.i
+  br label %merge1.i36.i
 
-merge1.i37.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i
-  %601 = add nuw nsw i64 %i.044.i.i, 1
-  %exitcond.not.i.i = icmp eq i64 %601, %397
+merge1.i36.i:                                     ; preds = %"$Validator.check_module.exit.i.i", %forbody.i.i
+  %625 = add nuw nsw i64 %i.045.i.i, 1
+  %exitcond.not.i.i = icmp eq i64 %625, %397
   br i1 %exitcond.not.i.i, label %merge.i24.loopexit.i, label %forbody.i.i
 
-merge.i24.loopexit.i:                             ; preds = %merge1.i37.i
+merge.i24.loopexit.i:                             ; preds = %merge1.i36.i
   %.pre.i29 = load ptr, ptr %.sroa.3.0.validator.sroa_idx.i, align 8
-  %.pre47.i.pre.i = load ptr, ptr %validator.i, align 8
+  %.pre48.i.pre.i = load ptr, ptr %validator.i, align 8
   br label %merge.i24.i
 
 merge.i24.i:                                      ; preds = %merge.i24.loopexit.i, %merge.i27
-  %.pre47.i.i = phi ptr [ %.pre47.i.pre.i, %merge.i24.loopexit.i ], [ %393, %merge.i27 ]
-  %602 = phi ptr [ %.pre.i29, %merge.i24.loopexit.i ], [ %20, %merge.i27 ]
-  %603 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %602, i32 0)
-  %604 = icmp ne ptr %603, null
-  %605 = zext i1 %604 to i8
-  %606 = getelementptr inbounds i8, ptr %validator.i, i64 64
-  store i8 %605, ptr %606, align 8
-  br i1 %604, label %merge.i.i34.i, label %"$Validator.check_head_scales.exit.i.i"
+  %.pre48.i.i = phi ptr [ %.pre48.i.pre.i, %merge.i24.loopexit.i ], [ %393, %merge.i27 ]
+  %626 = phi ptr [ %.pre.i29, %merge.i24.loopexit.i ], [ %20, %merge.i27 ]
+  %627 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 0)
+  %628 = icmp ne ptr %627, null
+  %629 = zext i1 %628 to i8
+  %630 = getelementptr inbounds i8, ptr %validator.i, i64 64
+  store i8 %629, ptr %630, align 8
+  br i1 %628, label %merge.i.i33.i, label %"$Validator.check_head_scales.exit.i.i"
 
-merge.i.i34.i:                                    ; preds = %merge.i24.i
-  %607 = getelementptr i8, ptr %.pre47.i.i, i64 68
-  %608 = load i32, ptr %607, align 4
-  %609 = icmp sgt i32 %608, 0
-  br i1 %609, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
+merge.i.i33.i:                                    ; preds = %merge.i24.i
+  %631 = getelementptr i8, ptr %.pre48.i.i, i64 68
+  %632 = load i32, ptr %631, align 4
+  %633 = icmp sgt i32 %632, 0
+  br i1 %633, label %forbody.i.i.i, label %"$Validator.check_head_scales.exit.i.i"
 
-forbody.i.i.i:                                    ; preds = %merge.i.i34.i, %forbody.i.i.i
-  %layer.013.i.i.i = phi i32 [ %612, %forbody.i.i.i ], [ 0, %merge.i.i34.i ]
-  %610 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %602, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %610, ptr nonnull @"$string.578")
-  %611 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).579"(ptr %602, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %611, ptr nonnull @"$string.582")
-  %612 = add nuw nsw i32 %layer.013.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i32 %612, %608
+forbody.i.i.i:                                    ; preds = %merge.i.i33.i, %forbody.i.i.i
+  %layer.013.i.i.i = phi i32 [ %636, %forbody.i.i.i ], [ 0, %merge.i.i33.i ]
+  %634 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %634, ptr nonnull @"$string.581")
+  %635 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr %626, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %635, ptr nonnull @"$string.585")
+  %636 = add nuw nsw i32 %layer.013.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i32 %636, %632
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
 
-"$Validator.check_head_scales.exit.i.i":          ; preds = %forbody.i.i.i, %merge.i.i34.i, %merge.i24.i
-  %613 = getelementptr i8, ptr %.pre47.i.i, i64 114
-  %614 = load i8, ptr %613, align 1
-  %615 = trunc i8 %614 to i1
-  br i1 %615, label %merge.i.i25.i.i, label %"$Validator.tied_head.exit.i.i.i"
+"$Validator.check_head_scales.exit.i.i":          ; preds = %forbody.i.i.i, %merge.i.i33.i, %merge.i24.i
+  %637 = getelementptr i8, ptr %.pre48.i.i, i64 114
+  %638 = load i8, ptr %637, align 1
+  %639 = trunc i8 %638 to i1
+  br i1 %639, label %merge.i.i25.i.i, label %"$Validator.tied_head.exit.i.i.i"
 
 merge.i.i25.i.i:                                  ; preds = %"$Validator.check_head_scales.exit.i.i"
-  %616 = getelementptr i8, ptr %602, i64 128
-  %617 = call fastcc ptr @"$Map.find"(ptr readonly %616, i64 ptrtoint (ptr @"$string.583" to i64), i64 14)
-  %618 = icmp eq ptr %617, null
-  br i1 %618, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i.i33.i
+  %640 = getelementptr i8, ptr %626, i64 128
+  %641 = call fastcc ptr @"$Map.find"(ptr readonly %640, i64 ptrtoint (ptr @"$string.586" to i64), i64 14)
+  %642 = icmp eq ptr %641, null
+  br i1 %642, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
 
-merge.i.i.i.i33.i:                                ; preds = %merge.i.i25.i.i
-  %619 = getelementptr i8, ptr %602, i64 104
-  %620 = load i32, ptr %617, align 4
-  %621 = sext i32 %620 to i64
-  %.val.i.i.i26.i.i = load ptr, ptr %619, align 8
-  %622 = getelementptr %51, ptr %.val.i.i.i26.i.i, i64 %621
+merge.i.i.i26.i.i:                                ; preds = %merge.i.i25.i.i
+  %643 = getelementptr i8, ptr %626, i64 104
+  %644 = load i32, ptr %641, align 4
+  %645 = sext i32 %644 to i64
+  %.val.i.i.i27.i.i = load ptr, ptr %643, align 8
+  %646 = getelementptr %51, ptr %.val.i.i.i27.i.i, i64 %645
   br label %"$Validator.tied_head.exit.i.i.i"
 
-"$Validator.tied_head.exit.i.i.i":                ; preds = %merge.i.i.i.i33.i, %merge.i.i25.i.i, %"$Validator.check_head_scales.exit.i.i"
-  %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %622, %merge.i.i.i.i33.i ], [ null, %merge.i.i25.i.i ]
-  %623 = getelementptr i8, ptr %602, i64 128
-  %624 = call fastcc ptr @"$Map.find"(ptr readonly %623, i64 ptrtoint (ptr @"$string.584" to i64), i64 25)
-  %625 = icmp eq ptr %624, null
-  br i1 %625, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
+"$Validator.tied_head.exit.i.i.i":                ; preds = %merge.i.i.i26.i.i, %merge.i.i25.i.i, %"$Validator.check_head_scales.exit.i.i"
+  %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %646, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
+  %647 = getelementptr i8, ptr %626, i64 128
+  %648 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.587" to i64), i64 25)
+  %649 = icmp eq ptr %648, null
+  br i1 %649, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
 
 "$Checkpoint.find.exit.i.i.i":                    ; preds = %"$Validator.tied_head.exit.i.i.i"
-  %626 = getelementptr i8, ptr %602, i64 104
-  %627 = load i32, ptr %624, align 4
-  %628 = sext i32 %627 to i64
-  %.val.i.i21.i.i = load ptr, ptr %626, align 8
-  %629 = getelementptr %51, ptr %.val.i.i21.i.i, i64 %628
-  %630 = icmp eq ptr %common.ret.op.i.i.i25.i, null
-  %631 = icmp eq ptr %629, null
-  %or.cond.i.i26.i = select i1 %630, i1 true, i1 %631
+  %650 = getelementptr i8, ptr %626, i64 104
+  %651 = load i32, ptr %648, align 4
+  %652 = sext i32 %651 to i64
+  %.val.i.i21.i.i = load ptr, ptr %650, align 8
+  %653 = getelementptr %51, ptr %.val.i.i21.i.i, i64 %652
+  %654 = icmp eq ptr %common.ret.op.i.i.i25.i, null
+  %655 = icmp eq ptr %653, null
+  %or.cond.i.i26.i = select i1 %654, i1 true, i1 %655
   br i1 %or.cond.i.i26.i, label %"$Validator.check_tied_head.exit.i.i", label %or.lhs.false.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Checkpoint.find.exit.i.i.i"
-  %632 = getelementptr i8, ptr %.pre47.i.i, i64 72
-  %633 = load i32, ptr %632, align 4
-  %634 = sext i32 %633 to i64
-  %635 = getelementptr i8, ptr %.pre47.i.i, i64 64
-  %636 = load i32, ptr %635, align 4
-  %637 = sext i32 %636 to i64
-  %638 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %common.ret.op.i.i.i25.i, i64 %634, i64 %637)
-  br i1 %638, label %merge.i22.i.i, label %"$Validator.check_tied_head.exit.i.i"
+  %656 = getelementptr i8, ptr %.pre48.i.i, i64 72
+  %657 = load i32, ptr %656, align 4
+  %658 = sext i32 %657 to i64
+  %659 = getelementptr i8, ptr %.pre48.i.i, i64 64
+  %660 = load i32, ptr %659, align 4
+  %661 = sext i32 %660 to i64
+  %662 = call fastcc zeroext i1 @"$Validator.check_shape"(ptr nonnull readonly %validator.i, ptr nonnull %common.ret.op.i.i.i25.i, i64 %658, i64 %661)
+  br i1 %662, label %merge.i22.i.i, label %"$Validator.check_tied_head.exit.i.i"
 
 merge.i22.i.i:                                    ; preds = %or.lhs.false.i.i.i
-  %639 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 8
-  %640 = load i32, ptr %639, align 4
-  %641 = getelementptr i8, ptr %629, i64 8
-  %642 = load i32, ptr %641, align 4
-  %.not.i.i29.i = icmp eq i32 %640, %642
+  %663 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 8
+  %664 = load i32, ptr %663, align 4
+  %665 = getelementptr i8, ptr %653, i64 8
+  %666 = load i32, ptr %665, align 4
+  %.not.i.i29.i = icmp eq i32 %664, %666
   br i1 %.not.i.i29.i, label %"$Validator.check_tied_head.exit.i.i", label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i22.i.i
-  %643 = getelementptr i8, ptr %602, i64 192
-  %644 = getelementptr i8, ptr %602, i64 16
-  %.val.i23.i.i = load ptr, ptr %644, align 8
-  %645 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 104
-  %.val27.i.i.i = load i32, ptr %645, align 4
-  %646 = sext i32 %.val27.i.i.i to i64
-  %647 = getelementptr %72, ptr %.val.i23.i.i, i64 %646
-  %648 = load ptr, ptr %647, align 8
-  %649 = load ptr, ptr %common.ret.op.i.i.i25.i, align 8
-  %650 = call fastcc ptr @"$Problems.next"(ptr %643, i32 2, ptr %648, ptr %649)
-  %.not26.i.i.i = icmp eq ptr %650, null
+  %667 = getelementptr i8, ptr %626, i64 192
+  %668 = getelementptr i8, ptr %626, i64 16
+  %.val.i23.i.i = load ptr, ptr %668, align 8
+  %669 = getelementptr i8, ptr %common.ret.op.i.i.i25.i, i64 104
+  %.val27.i.i.i = load i32, ptr %669, align 4
+  %670 = sext i32 %.val27.i.i.i to i64
+  %671 = getelementptr %72, ptr %.val.i23.i.i, i64 %670
+  %672 = load ptr, ptr %671, align 8
+  %673 = load ptr, ptr %common.ret.op.i.i.i25.i, align 8
+  %674 = call fastcc ptr @"$Problems.next"(ptr %667, i32 2, ptr %672, ptr %673)
+  %.not26.i.i.i = icmp eq ptr %674, null
   br i1 %.not26.i.i.i, label %"$Validator.check_tied_head.exit.i.i", label %then6.i.i.i
 
 then6.i.i.i:                                      ; preds = %then3.i.i.i
-  %651 = getelementptr i8, ptr %650, i64 516
-  %652 = load ptr, ptr %629, align 8
-  %653 = load i32, ptr %641, align 4
-  %654 = icmp ult i32 %653, 32
-  br i1 %654, label %switch.hole_check132, label %merge53.i.i.i.i
+  %675 = getelementptr i8, ptr %674, i64 516
+  %676 = load ptr, ptr %653, align 8
+  %677 = load i32, ptr %665, align 4
+  %678 = icmp ult i32 %677, 32
+  br i1 %678, label %switch.hole_check139, label %merge53.i.i.i.i
 
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check132, %then6.i.i.i
-  %655 = icmp eq i32 %653, 32
-  %spec.select.i.i.i32.i = select i1 %655, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i.i.i"
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check139, %then6.i.i.i
+  %679 = icmp eq i32 %677, 32
+  %spec.select.i.i.i32.i = select i1 %679, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
 
-switch.hole_check132:                             ; preds = %then6.i.i.i
-  %switch.shifted134 = lshr i32 -1048569, %653
-  %switch.lobit135 = trunc i32 %switch.shifted134 to i1
-  br i1 %switch.lobit135, label %switch.lookup133, label %merge53.i.i.i.i
-
-switch.lookup133:                                 ; preds = %switch.hole_check132
-  %656 = zext nneg i32 %653 to i64
-  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %656
-  %switch.load137 = load ptr, ptr %switch.gep136, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i.i.i"
-
-"$anon (./terra/base/codes.t:4).547.exit.i.i.i":  ; preds = %switch.lookup133, %merge53.i.i.i.i
-  %common.ret.op.i30.i.i.i = phi ptr [ %spec.select.i.i.i32.i, %merge53.i.i.i.i ], [ %switch.load137, %switch.lookup133 ]
-  %657 = load i32, ptr %639, align 4
-  %658 = icmp ult i32 %657, 32
-  br i1 %658, label %switch.hole_check139, label %merge53.i46.i.i.i
-
-merge53.i46.i.i.i:                                ; preds = %switch.hole_check139, %"$anon (./terra/base/codes.t:4).547.exit.i.i.i"
-  %659 = icmp eq i32 %657, 32
-  %spec.select.i47.i.i.i = select i1 %659, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit48.i.i.i"
-
-switch.hole_check139:                             ; preds = %"$anon (./terra/base/codes.t:4).547.exit.i.i.i"
-  %switch.shifted141 = lshr i32 -1048569, %657
+switch.hole_check139:                             ; preds = %then6.i.i.i
+  %switch.shifted141 = lshr i32 -1048569, %677
   %switch.lobit142 = trunc i32 %switch.shifted141 to i1
-  br i1 %switch.lobit142, label %switch.lookup140, label %merge53.i46.i.i.i
+  br i1 %switch.lobit142, label %switch.lookup140, label %merge53.i.i.i.i
 
 switch.lookup140:                                 ; preds = %switch.hole_check139
-  %660 = zext nneg i32 %657 to i64
-  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %660
+  %680 = zext nneg i32 %677 to i64
+  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %680
   %switch.load144 = load ptr, ptr %switch.gep143, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit48.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit48.i.i.i": ; preds = %switch.lookup140, %merge53.i46.i.i.i
-  %common.ret.op.i32.i.i.i = phi ptr [ %spec.select.i47.i.i.i, %merge53.i46.i.i.i ], [ %switch.load144, %switch.lookup140 ]
-  %661 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %651, i64 512, ptr nonnull @"$string.585", ptr %652, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
+"$anon (./terra/base/codes.t:4).549.exit.i.i.i":  ; preds = %switch.lookup140, %merge53.i.i.i.i
+  %common.ret.op.i30.i.i.i = phi ptr [ %spec.select.i.i.i32.i, %merge53.i.i.i.i ], [ %switch.load144, %switch.lookup140 ]
+  %681 = load i32, ptr %663, align 4
+  %682 = icmp ult i32 %681, 32
+  br i1 %682, label %switch.hole_check146, label %merge53.i46.i.i.i
+
+merge53.i46.i.i.i:                                ; preds = %switch.hole_check146, %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
+  %683 = icmp eq i32 %681, 32
+  %spec.select.i47.i.i.i = select i1 %683, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+
+switch.hole_check146:                             ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
+  %switch.shifted148 = lshr i32 -1048569, %681
+  %switch.lobit149 = trunc i32 %switch.shifted148 to i1
+  br i1 %switch.lobit149, label %switch.lookup147, label %merge53.i46.i.i.i
+
+switch.lookup147:                                 ; preds = %switch.hole_check146
+  %684 = zext nneg i32 %681 to i64
+  %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %684
+  %switch.load151 = load ptr, ptr %switch.gep150, align 8
+  br label %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+
+"$anon (./terra/base/codes.t:4).549.exit48.i.i.i": ; preds = %switch.lookup147, %merge53.i46.i.i.i
+  %common.ret.op.i32.i.i.i = phi ptr [ %spec.select.i47.i.i.i, %merge53.i46.i.i.i ], [ %switch.load151, %switch.lookup147 ]
+  %685 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %675, i64 512, ptr nonnull @"$string.588", ptr %676, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
-  %662 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %651)
-  %spec.select.i.i.i.i30.i = call i64 @llvm.smin.i64(i64 %662, i64 1023)
-  %663 = icmp sgt i64 %662, 0
-  br i1 %663, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i31.i"
+  %686 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %675)
+  %spec.select.i.i.i.i30.i = call i64 @llvm.smin.i64(i64 %686, i64 1023)
+  %687 = icmp sgt i64 %686, 0
+  br i1 %687, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i31.i"
 
-then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).547.exit48.i.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %651, i64 %spec.select.i.i.i.i30.i, i1 false)
+then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %675, i64 %spec.select.i.i.i.i30.i, i1 false)
   br label %"$printable.clean.exit.i.i31.i"
 
-"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).547.exit48.i.i.i"
-  %664 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i30.i
-  store i8 0, ptr %664, align 1
-  %665 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
-  %666 = ptrtoint ptr %raw.i.i.i22.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %651, i64 512, i64 %666, i64 %665)
+"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+  %688 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i30.i
+  store i8 0, ptr %688, align 1
+  %689 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
+  %690 = ptrtoint ptr %raw.i.i.i22.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %675, i64 512, i64 %690, i64 %689)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
   br label %"$Validator.check_tied_head.exit.i.i"
 
 "$Validator.check_tied_head.exit.i.i":            ; preds = %"$printable.clean.exit.i.i31.i", %then3.i.i.i, %merge.i22.i.i, %or.lhs.false.i.i.i, %"$Checkpoint.find.exit.i.i.i", %"$Validator.tied_head.exit.i.i.i"
-  %667 = getelementptr i8, ptr %602, i64 112
-  %668 = load i64, ptr %667, align 8
-  %669 = icmp sgt i64 %668, 0
-  br i1 %669, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
+  %691 = getelementptr i8, ptr %626, i64 112
+  %692 = load i64, ptr %691, align 8
+  %693 = icmp sgt i64 %692, 0
+  br i1 %693, label %forbody4.lr.ph.i.i, label %"$Validator.check_all.exit.i"
 
 forbody4.lr.ph.i.i:                               ; preds = %"$Validator.check_tied_head.exit.i.i"
-  %670 = ptrtoint ptr %raw.i.i27.i.i to i64
-  %671 = getelementptr i8, ptr %602, i64 104
-  %672 = getelementptr i8, ptr %.pre47.i.i, i64 68
-  %673 = getelementptr i8, ptr %602, i64 192
-  %674 = getelementptr i8, ptr %602, i64 16
+  %694 = ptrtoint ptr %raw.i.i28.i.i to i64
+  %695 = getelementptr i8, ptr %626, i64 104
+  %696 = getelementptr i8, ptr %.pre48.i.i, i64 68
+  %697 = getelementptr i8, ptr %626, i64 192
+  %698 = getelementptr i8, ptr %626, i64 16
   %.sroa.gep.i = getelementptr inbounds i8, ptr %validator.i, i64 40
   br label %forbody4.i.i
 
 forbody4.i.i:                                     ; preds = %"$Validator.account.exit.i.i", %forbody4.lr.ph.i.i
-  %i2.045.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %738, %"$Validator.account.exit.i.i" ]
-  %.val20.i.i = load ptr, ptr %671, align 8
-  %675 = getelementptr %51, ptr %.val20.i.i, i64 %i2.045.i.i
-  %676 = getelementptr i8, ptr %675, i64 109
-  %677 = load i8, ptr %676, align 1
-  %678 = trunc i8 %677 to i1
-  br i1 %678, label %merge.i31.i.i, label %then.i28.i.i
+  %i2.046.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i ], [ %762, %"$Validator.account.exit.i.i" ]
+  %.val20.i.i = load ptr, ptr %695, align 8
+  %699 = getelementptr %51, ptr %.val20.i.i, i64 %i2.046.i.i
+  %700 = getelementptr i8, ptr %699, i64 109
+  %701 = load i8, ptr %700, align 1
+  %702 = trunc i8 %701 to i1
+  br i1 %702, label %merge.i32.i.i, label %then.i29.i.i
 
-then.i28.i.i:                                     ; preds = %forbody4.i.i
-  %679 = load ptr, ptr %675, align 8
+then.i29.i.i:                                     ; preds = %forbody4.i.i
+  %703 = load ptr, ptr %699, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %680 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %679, ptr noundef nonnull dereferenceable(14) @"$string.586", i64 13)
-  %.not.i.i.i29.i.i = icmp eq i32 %680, 0
-  br i1 %.not.i.i.i29.i.i, label %or.lhs.false1.i.i.i37.i.i, label %"$validate.layer_of.exit.i.i.i.i"
+  %704 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %703, ptr noundef nonnull dereferenceable(14) @"$string.589", i64 13)
+  %.not.i.i.i30.i.i = icmp eq i32 %704, 0
+  br i1 %.not.i.i.i30.i.i, label %or.lhs.false1.i.i.i38.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
-or.lhs.false1.i.i.i37.i.i:                        ; preds = %then.i28.i.i
-  %681 = getelementptr i8, ptr %679, i64 13
-  %682 = load i8, ptr %681, align 1
-  %683 = add i8 %682, -58
-  %or.cond.i.i.i38.i.i = icmp ult i8 %683, -10
-  br i1 %or.cond.i.i.i38.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i39.i.i
+or.lhs.false1.i.i.i38.i.i:                        ; preds = %then.i29.i.i
+  %705 = getelementptr i8, ptr %703, i64 13
+  %706 = load i8, ptr %705, align 1
+  %707 = add i8 %706, -58
+  %or.cond.i.i.i39.i.i = icmp ult i8 %707, -10
+  br i1 %or.cond.i.i.i39.i.i, label %"$validate.layer_of.exit.i.i.i.i", label %merge.i.i.i40.i.i
 
-merge.i.i.i39.i.i:                                ; preds = %or.lhs.false1.i.i.i37.i.i
-  %684 = call i64 @strtol(ptr nonnull %681, ptr nonnull %last.i.i.i.i.i, i32 10)
-  %685 = load ptr, ptr %last.i.i.i.i.i, align 8
-  %686 = load i8, ptr %685, align 1
-  %.not18.i.i.i40.i.i = icmp eq i8 %686, 46
-  br i1 %.not18.i.i.i40.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
+merge.i.i.i40.i.i:                                ; preds = %or.lhs.false1.i.i.i38.i.i
+  %708 = call i64 @strtol(ptr nonnull %705, ptr nonnull %last.i.i.i.i.i, i32 10)
+  %709 = load ptr, ptr %last.i.i.i.i.i, align 8
+  %710 = load i8, ptr %709, align 1
+  %.not18.i.i.i41.i.i = icmp eq i8 %710, 46
+  br i1 %.not18.i.i.i41.i.i, label %or.lhs.false6.i.i.i.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
-or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i39.i.i
-  %or.cond19.i.i.i.i.i = icmp ugt i64 %684, 1000000
-  %687 = trunc nuw nsw i64 %684 to i32
-  %spec.select.i.i.i41.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %687
+or.lhs.false6.i.i.i.i.i:                          ; preds = %merge.i.i.i40.i.i
+  %or.cond19.i.i.i.i.i = icmp ugt i64 %708, 1000000
+  %711 = trunc nuw nsw i64 %708 to i32
+  %spec.select.i.i.i42.i.i = select i1 %or.cond19.i.i.i.i.i, i32 -1, i32 %711
   br label %"$validate.layer_of.exit.i.i.i.i"
 
-"$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i39.i.i, %or.lhs.false1.i.i.i37.i.i, %then.i28.i.i
-  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i37.i.i ], [ -1, %then.i28.i.i ], [ -1, %merge.i.i.i39.i.i ], [ %spec.select.i.i.i41.i.i, %or.lhs.false6.i.i.i.i.i ]
+"$validate.layer_of.exit.i.i.i.i":                ; preds = %or.lhs.false6.i.i.i.i.i, %merge.i.i.i40.i.i, %or.lhs.false1.i.i.i38.i.i, %then.i29.i.i
+  %common.ret.op.i.i.i.i.i = phi i32 [ -1, %or.lhs.false1.i.i.i38.i.i ], [ -1, %then.i29.i.i ], [ -1, %merge.i.i.i40.i.i ], [ %spec.select.i.i.i42.i.i, %or.lhs.false6.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %688 = load i32, ptr %672, align 4
-  %.not.i.i30.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %688
-  br i1 %.not.i.i30.i.i, label %merge.i.i32.i.i, label %then2.i.i.i28
+  %712 = load i32, ptr %696, align 4
+  %.not.i.i31.i.i = icmp slt i32 %common.ret.op.i.i.i.i.i, %712
+  br i1 %.not.i.i31.i.i, label %merge.i.i33.i.i, label %then2.i.i.i28
 
-merge.i.i32.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
-  %689 = load i8, ptr %613, align 1
-  %690 = trunc i8 %689 to i1
-  %.pre.i.i28.i = load ptr, ptr %675, align 8
-  br i1 %690, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
+merge.i.i33.i.i:                                  ; preds = %"$validate.layer_of.exit.i.i.i.i"
+  %713 = load i8, ptr %637, align 1
+  %714 = trunc i8 %713 to i1
+  %.pre.i.i28.i = load ptr, ptr %699, align 8
+  br i1 %714, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
-"$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i32.i.i
-  %691 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i28.i, ptr noundef nonnull dereferenceable(15) @"$string.583")
-  %692 = icmp eq i32 %691, 0
-  br i1 %692, label %then2.i.i.i28, label %else3.i.i.i
+"$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i33.i.i
+  %715 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i28.i, ptr noundef nonnull dereferenceable(15) @"$string.586")
+  %716 = icmp eq i32 %715, 0
+  br i1 %716, label %then2.i.i.i28, label %else3.i.i.i
 
 then2.i.i.i28:                                    ; preds = %"$Validator.may_skip.exit.i.i.i", %"$validate.layer_of.exit.i.i.i.i"
-  %693 = getelementptr i8, ptr %675, i64 110
-  store i8 1, ptr %693, align 1
-  br label %merge.i31.i.i
+  %717 = getelementptr i8, ptr %699, i64 110
+  store i8 1, ptr %717, align 1
+  br label %merge.i32.i.i
 
-else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i32.i.i
-  %.val.i33.i.i = load ptr, ptr %674, align 8
-  %694 = getelementptr i8, ptr %675, i64 104
-  %.val32.i.i.i = load i32, ptr %694, align 4
-  %695 = sext i32 %.val32.i.i.i to i64
-  %696 = getelementptr %72, ptr %.val.i33.i.i, i64 %695
-  %697 = load ptr, ptr %696, align 8
-  %698 = call fastcc ptr @"$Problems.next"(ptr %673, i32 2, ptr %697, ptr %.pre.i.i28.i)
-  %.not.i34.i.i = icmp eq ptr %698, null
-  br i1 %.not.i34.i.i, label %merge.i31.i.i, label %then5.i.i.i
+else3.i.i.i:                                      ; preds = %"$Validator.may_skip.exit.i.i.i", %merge.i.i33.i.i
+  %.val.i34.i.i = load ptr, ptr %698, align 8
+  %718 = getelementptr i8, ptr %699, i64 104
+  %.val32.i.i.i = load i32, ptr %718, align 4
+  %719 = sext i32 %.val32.i.i.i to i64
+  %720 = getelementptr %72, ptr %.val.i34.i.i, i64 %719
+  %721 = load ptr, ptr %720, align 8
+  %722 = call fastcc ptr @"$Problems.next"(ptr %697, i32 2, ptr %721, ptr %.pre.i.i28.i)
+  %.not.i35.i.i = icmp eq ptr %722, null
+  br i1 %.not.i35.i.i, label %merge.i32.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
-  %699 = getelementptr i8, ptr %698, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %699, ptr noundef nonnull align 1 dereferenceable(38) @"$string.587", i64 38, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i27.i.i)
-  %700 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %699)
-  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %700, i64 1023)
-  %701 = icmp sgt i64 %700, 0
-  br i1 %701, label %then2.i.i.i36.i.i, label %"$printable.clean.exit.i35.i.i"
+  %723 = getelementptr i8, ptr %722, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %723, ptr noundef nonnull align 1 dereferenceable(38) @"$string.590", i64 38, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
+  %724 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %723)
+  %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %724, i64 1023)
+  %725 = icmp sgt i64 %724, 0
+  br i1 %725, label %then2.i.i.i37.i.i, label %"$printable.clean.exit.i36.i.i"
 
-then2.i.i.i36.i.i:                                ; preds = %then5.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i27.i.i, ptr align 1 %699, i64 %spec.select.i.i34.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i35.i.i"
+then2.i.i.i37.i.i:                                ; preds = %then5.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i28.i.i, ptr align 1 %723, i64 %spec.select.i.i34.i.i.i, i1 false)
+  br label %"$printable.clean.exit.i36.i.i"
 
-"$printable.clean.exit.i35.i.i":                  ; preds = %then2.i.i.i36.i.i, %then5.i.i.i
-  %702 = getelementptr i8, ptr %raw.i.i27.i.i, i64 %spec.select.i.i34.i.i.i
-  store i8 0, ptr %702, align 1
-  %703 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i27.i.i)
-  call fastcc void @"$printable.copy_into"(ptr %699, i64 512, i64 %670, i64 %703)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i27.i.i)
-  br label %merge.i31.i.i
+"$printable.clean.exit.i36.i.i":                  ; preds = %then2.i.i.i37.i.i, %then5.i.i.i
+  %726 = getelementptr i8, ptr %raw.i.i28.i.i, i64 %spec.select.i.i34.i.i.i
+  store i8 0, ptr %726, align 1
+  %727 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i28.i.i)
+  call fastcc void @"$printable.copy_into"(ptr %723, i64 512, i64 %694, i64 %727)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
+  br label %merge.i32.i.i
 
-merge.i31.i.i:                                    ; preds = %"$printable.clean.exit.i35.i.i", %else3.i.i.i, %then2.i.i.i28, %forbody4.i.i
-  %.val33.i.i.i = load ptr, ptr %675, align 8
-  %704 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
-  %.not.i.i35.i.i.i = icmp slt i64 %704, 6
+merge.i32.i.i:                                    ; preds = %"$printable.clean.exit.i36.i.i", %else3.i.i.i, %then2.i.i.i28, %forbody4.i.i
+  %.val33.i.i.i = load ptr, ptr %699, align 8
+  %728 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.val33.i.i.i)
+  %.not.i.i35.i.i.i = icmp slt i64 %728, 6
   br i1 %.not.i.i35.i.i.i, label %"$is_parameter.exit.i.i.i", label %or.rhs.i.i.i.i.i.i
 
-or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i31.i.i
-  %705 = ptrtoint ptr %.val33.i.i.i to i64
-  %706 = add i64 %705, -6
-  %707 = add i64 %706, %704
-  %708 = inttoptr i64 %707 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %708, ptr noundef nonnull dereferenceable(6) @"$string.588", i64 6)
-  %709 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
+or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i32.i.i
+  %729 = ptrtoint ptr %.val33.i.i.i to i64
+  %730 = add i64 %729, -6
+  %731 = add i64 %730, %728
+  %732 = inttoptr i64 %731 to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %732, ptr noundef nonnull dereferenceable(6) @"$string.591", i64 6)
+  %733 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
-"$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i31.i.i
-  %710 = phi i1 [ true, %merge.i31.i.i ], [ %709, %or.rhs.i.i.i.i.i.i ]
-  %711 = getelementptr i8, ptr %675, i64 12
-  %712 = load i32, ptr %711, align 4
-  %713 = icmp sgt i32 %712, 0
-  br i1 %713, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
+"$is_parameter.exit.i.i.i":                       ; preds = %or.rhs.i.i.i.i.i.i, %merge.i32.i.i
+  %734 = phi i1 [ true, %merge.i32.i.i ], [ %733, %or.rhs.i.i.i.i.i.i ]
+  %735 = getelementptr i8, ptr %699, i64 12
+  %736 = load i32, ptr %735, align 4
+  %737 = icmp sgt i32 %736, 0
+  br i1 %737, label %forbody.lr.ph.i.i.i.i, label %"$Validator.account.exit.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$is_parameter.exit.i.i.i"
-  %714 = getelementptr i8, ptr %675, i64 16
-  %wide.trip.count.i.i.i.i = zext nneg i32 %712 to i64
-  %min.iters.check = icmp ult i32 %712, 16
+  %738 = getelementptr i8, ptr %699, i64 16
+  %wide.trip.count.i.i.i.i = zext nneg i32 %736 to i64
+  %min.iters.check = icmp ult i32 %736, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.preheader, label %vector.ph
 
 vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i.i
@@ -18158,320 +18232,320 @@ vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i64 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %719, %vector.body ]
-  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %720, %vector.body ]
-  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %721, %vector.body ]
-  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %722, %vector.body ]
-  %715 = getelementptr i64, ptr %714, i64 %index
-  %716 = getelementptr i8, ptr %715, i64 32
-  %717 = getelementptr i8, ptr %715, i64 64
-  %718 = getelementptr i8, ptr %715, i64 96
-  %wide.load = load <4 x i64>, ptr %715, align 8
-  %wide.load98 = load <4 x i64>, ptr %716, align 8
-  %wide.load99 = load <4 x i64>, ptr %717, align 8
-  %wide.load100 = load <4 x i64>, ptr %718, align 8
-  %719 = mul <4 x i64> %wide.load, %vec.phi
-  %720 = mul <4 x i64> %wide.load98, %vec.phi95
-  %721 = mul <4 x i64> %wide.load99, %vec.phi96
-  %722 = mul <4 x i64> %wide.load100, %vec.phi97
+  %vec.phi = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %743, %vector.body ]
+  %vec.phi95 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %744, %vector.body ]
+  %vec.phi96 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %745, %vector.body ]
+  %vec.phi97 = phi <4 x i64> [ <i64 1, i64 1, i64 1, i64 1>, %vector.ph ], [ %746, %vector.body ]
+  %739 = getelementptr i64, ptr %738, i64 %index
+  %740 = getelementptr i8, ptr %739, i64 32
+  %741 = getelementptr i8, ptr %739, i64 64
+  %742 = getelementptr i8, ptr %739, i64 96
+  %wide.load = load <4 x i64>, ptr %739, align 8
+  %wide.load98 = load <4 x i64>, ptr %740, align 8
+  %wide.load99 = load <4 x i64>, ptr %741, align 8
+  %wide.load100 = load <4 x i64>, ptr %742, align 8
+  %743 = mul <4 x i64> %wide.load, %vec.phi
+  %744 = mul <4 x i64> %wide.load98, %vec.phi95
+  %745 = mul <4 x i64> %wide.load99, %vec.phi96
+  %746 = mul <4 x i64> %wide.load100, %vec.phi97
   %index.next = add nuw i64 %index, 16
-  %723 = icmp eq i64 %index.next, %n.vec
-  br i1 %723, label %middle.block, label %vector.body, !llvm.loop !48
+  %747 = icmp eq i64 %index.next, %n.vec
+  br i1 %747, label %middle.block, label %vector.body, !llvm.loop !48
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = mul <4 x i64> %720, %719
-  %bin.rdx101 = mul <4 x i64> %721, %bin.rdx
-  %bin.rdx102 = mul <4 x i64> %722, %bin.rdx101
-  %724 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx102)
+  %bin.rdx = mul <4 x i64> %744, %743
+  %bin.rdx101 = mul <4 x i64> %745, %bin.rdx
+  %bin.rdx102 = mul <4 x i64> %746, %bin.rdx101
+  %748 = call i64 @llvm.vector.reduce.mul.v4i64(<4 x i64> %bin.rdx102)
   %cmp.n = icmp eq i64 %n.vec, %wide.trip.count.i.i.i.i
   br i1 %cmp.n, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i.preheader
 
 forbody.i.i.i.i.preheader:                        ; preds = %middle.block, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %n.vec, %middle.block ]
-  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %724, %middle.block ]
+  %count.04.i.i.i.i.ph = phi i64 [ 1, %forbody.lr.ph.i.i.i.i ], [ %748, %middle.block ]
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i.preheader, %forbody.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i.i ], [ %indvars.iv.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %count.04.i.i.i.i = phi i64 [ %727, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
-  %725 = getelementptr i64, ptr %714, i64 %indvars.iv.i.i.i.i
-  %726 = load i64, ptr %725, align 8
-  %727 = mul i64 %726, %count.04.i.i.i.i
+  %count.04.i.i.i.i = phi i64 [ %751, %forbody.i.i.i.i ], [ %count.04.i.i.i.i.ph, %forbody.i.i.i.i.preheader ]
+  %749 = getelementptr i64, ptr %738, i64 %indvars.iv.i.i.i.i
+  %750 = load i64, ptr %749, align 8
+  %751 = mul i64 %750, %count.04.i.i.i.i
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %"$Validator.account.exit.i.i", label %forbody.i.i.i.i, !llvm.loop !51
 
 "$Validator.account.exit.i.i":                    ; preds = %forbody.i.i.i.i, %middle.block, %"$is_parameter.exit.i.i.i"
-  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %724, %middle.block ], [ %727, %forbody.i.i.i.i ]
-  %728 = select i1 %710, i64 %count.0.lcssa.i.i.i.i, i64 0
-  %729 = getelementptr i8, ptr %675, i64 110
-  %730 = load i8, ptr %729, align 1
-  %731 = trunc i8 %730 to i1
-  %732 = getelementptr i8, ptr %675, i64 88
-  %..i.i.sroa.sel.i = select i1 %731, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
-  %733 = load i64, ptr %..i.i.sroa.sel.i, align 8
-  %734 = add i64 %733, %728
-  store i64 %734, ptr %..i.i.sroa.sel.i, align 8
-  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %731, i64 56, i64 48
+  %count.0.lcssa.i.i.i.i = phi i64 [ 1, %"$is_parameter.exit.i.i.i" ], [ %748, %middle.block ], [ %751, %forbody.i.i.i.i ]
+  %752 = select i1 %734, i64 %count.0.lcssa.i.i.i.i, i64 0
+  %753 = getelementptr i8, ptr %699, i64 110
+  %754 = load i8, ptr %753, align 1
+  %755 = trunc i8 %754 to i1
+  %756 = getelementptr i8, ptr %699, i64 88
+  %..i.i.sroa.sel.i = select i1 %755, ptr %.sroa.gep.i, ptr %.sroa.5.0.validator.sroa_idx.i
+  %757 = load i64, ptr %..i.i.sroa.sel.i, align 8
+  %758 = add i64 %757, %752
+  store i64 %758, ptr %..i.i.sroa.sel.i, align 8
+  %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v = select i1 %755, i64 56, i64 48
   %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel = getelementptr inbounds i8, ptr %validator.i, i64 %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel.v
-  %735 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %736 = load i64, ptr %732, align 8
-  %737 = add i64 %736, %735
-  store i64 %737, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
-  %738 = add nuw nsw i64 %i2.045.i.i, 1
-  %exitcond46.not.i.i = icmp eq i64 %738, %668
-  br i1 %exitcond46.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
+  %759 = load i64, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %760 = load i64, ptr %756, align 8
+  %761 = add i64 %760, %759
+  store i64 %761, ptr %.47.i.i.sroa.sel.v.sroa.sel.v.i.sroa.sel.v.sroa.sel.v.sroa.sel, align 8
+  %762 = add nuw nsw i64 %i2.046.i.i, 1
+  %exitcond47.not.i.i = icmp eq i64 %762, %692
+  br i1 %exitcond47.not.i.i, label %"$Validator.check_all.exit.i", label %forbody4.i.i
 
 "$Validator.check_all.exit.i":                    ; preds = %"$Validator.account.exit.i.i", %"$Validator.check_tied_head.exit.i.i"
   br i1 %2, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %"$Validator.check_all.exit.i"
-  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i61.i)
-  br i1 %604, label %then.i.i80.i, label %merge.i.i62.i
+  call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i62.i)
+  br i1 %628, label %then.i.i81.i, label %merge.i.i63.i
 
-then.i.i80.i:                                     ; preds = %then2.i
-  %739 = getelementptr i8, ptr %.pre47.i.i, i64 68
-  %740 = load i32, ptr %739, align 4
-  %741 = icmp sgt i32 %740, 0
-  br i1 %741, label %forbody.i.i.i82.i, label %merge.i.i62.i
+then.i.i81.i:                                     ; preds = %then2.i
+  %763 = getelementptr i8, ptr %.pre48.i.i, i64 68
+  %764 = load i32, ptr %763, align 4
+  %765 = icmp sgt i32 %764, 0
+  br i1 %765, label %forbody.i.i.i83.i, label %merge.i.i63.i
 
-forbody.i.i.i82.i:                                ; preds = %then.i.i80.i, %merge4.1.i.i.i.i
-  %layer.013.i.i.i.i = phi i32 [ %744, %merge4.1.i.i.i.i ], [ 0, %then.i.i80.i ]
-  %742 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %602, i32 %layer.013.i.i.i.i)
-  %743 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).579"(ptr %602, i32 %layer.013.i.i.i.i)
-  %.not.i.i.i83.i = icmp eq ptr %742, null
-  br i1 %.not.i.i.i83.i, label %merge4.i.i.i.i, label %then.i.i.i84.i
+forbody.i.i.i83.i:                                ; preds = %then.i.i81.i, %merge4.1.i.i.i.i
+  %layer.013.i.i.i.i = phi i32 [ %768, %merge4.1.i.i.i.i ], [ 0, %then.i.i81.i ]
+  %766 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i.i)
+  %767 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr %626, i32 %layer.013.i.i.i.i)
+  %.not.i.i.i84.i = icmp eq ptr %766, null
+  br i1 %.not.i.i.i84.i, label %merge4.i.i.i.i, label %then.i.i.i85.i
 
-then.i.i.i84.i:                                   ; preds = %forbody.i.i.i82.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %742)
+then.i.i.i85.i:                                   ; preds = %forbody.i.i.i83.i
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %766)
   br label %merge4.i.i.i.i
 
-merge4.i.i.i.i:                                   ; preds = %then.i.i.i84.i, %forbody.i.i.i82.i
-  %.not.1.i.i.i.i = icmp eq ptr %743, null
+merge4.i.i.i.i:                                   ; preds = %then.i.i.i85.i, %forbody.i.i.i83.i
+  %.not.1.i.i.i.i = icmp eq ptr %767, null
   br i1 %.not.1.i.i.i.i, label %merge4.1.i.i.i.i, label %then.1.i.i.i.i
 
 then.1.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %743)
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %767)
   br label %merge4.1.i.i.i.i
 
 merge4.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %merge4.i.i.i.i
-  %744 = add nuw nsw i32 %layer.013.i.i.i.i, 1
-  %exitcond.not.i.i.i85.i = icmp eq i32 %744, %740
-  br i1 %exitcond.not.i.i.i85.i, label %merge.i.i62.i, label %forbody.i.i.i82.i
+  %768 = add nuw nsw i32 %layer.013.i.i.i.i, 1
+  %exitcond.not.i.i.i86.i = icmp eq i32 %768, %764
+  br i1 %exitcond.not.i.i.i86.i, label %merge.i.i63.i, label %forbody.i.i.i83.i
 
-merge.i.i62.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i80.i, %then2.i
-  %745 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
-  %746 = getelementptr i8, ptr %745, i64 8
-  %747 = load i64, ptr %746, align 8
-  %748 = icmp sgt i64 %747, 0
-  br i1 %748, label %forbody.lr.ph.i.i.i, label %"$Validator.check_scales.exit.i.i"
+merge.i.i63.i:                                    ; preds = %merge4.1.i.i.i.i, %then.i.i81.i, %then2.i
+  %769 = load ptr, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
+  %770 = getelementptr i8, ptr %769, i64 8
+  %771 = load i64, ptr %770, align 8
+  %772 = icmp sgt i64 %771, 0
+  br i1 %772, label %forbody.lr.ph.i.i.i, label %"$Validator.check_scales.exit.i.i"
 
-forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i62.i
-  %749 = ptrtoint ptr %name.i.i61.i to i64
-  %750 = getelementptr i8, ptr %602, i64 104
-  br label %forbody.i.i72.i
+forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i63.i
+  %773 = ptrtoint ptr %name.i.i62.i to i64
+  %774 = getelementptr i8, ptr %626, i64 104
+  br label %forbody.i.i73.i
 
-forbody.i.i72.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i.i.i
-  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %765, %merge2.i.i.i ]
-  %.val.i.i73.i = load ptr, ptr %745, align 8
-  %751 = getelementptr %74, ptr %.val.i.i73.i, i64 %i.020.i.i.i
-  %752 = getelementptr i8, ptr %751, i64 29
-  %753 = load i8, ptr %752, align 1
-  %754 = trunc i8 %753 to i1
-  br i1 %754, label %and.lhs.true.i.i.i, label %merge2.i.i.i
+forbody.i.i73.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i.i.i
+  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %789, %merge2.i.i.i ]
+  %.val.i.i74.i = load ptr, ptr %769, align 8
+  %775 = getelementptr %74, ptr %.val.i.i74.i, i64 %i.020.i.i.i
+  %776 = getelementptr i8, ptr %775, i64 29
+  %777 = load i8, ptr %776, align 1
+  %778 = trunc i8 %777 to i1
+  br i1 %778, label %and.lhs.true.i.i.i, label %merge2.i.i.i
 
-then3.i.i75.i:                                    ; preds = %and.lhs.true.i.i.i
-  %.val17.i.i.i = load ptr, ptr %751, align 8
-  %755 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i61.i, i64 160, ptr nonnull @"$string.64", ptr %.val17.i.i.i, ptr nonnull @"$string.572")
-  %756 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i61.i)
-  %757 = call fastcc ptr @"$Map.find"(ptr readonly %623, i64 %749, i64 %756)
-  %758 = icmp eq ptr %757, null
-  br i1 %758, label %merge2.i.i.i, label %"$Checkpoint.find.exit.i.i76.i"
+then3.i.i76.i:                                    ; preds = %and.lhs.true.i.i.i
+  %.val17.i.i.i = load ptr, ptr %775, align 8
+  %779 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i62.i, i64 160, ptr nonnull @"$string.64", ptr %.val17.i.i.i, ptr nonnull @"$string.575")
+  %780 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i62.i)
+  %781 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 %773, i64 %780)
+  %782 = icmp eq ptr %781, null
+  br i1 %782, label %merge2.i.i.i, label %"$Checkpoint.find.exit.i.i77.i"
 
-"$Checkpoint.find.exit.i.i76.i":                  ; preds = %then3.i.i75.i
-  %759 = load i32, ptr %757, align 4
-  %760 = sext i32 %759 to i64
-  %.val.i.i.i77.i = load ptr, ptr %750, align 8
-  %761 = getelementptr %51, ptr %.val.i.i.i77.i, i64 %760
-  %.not.i.i78.i = icmp eq ptr %761, null
-  br i1 %.not.i.i78.i, label %merge2.i.i.i, label %then6.i.i79.i
+"$Checkpoint.find.exit.i.i77.i":                  ; preds = %then3.i.i76.i
+  %783 = load i32, ptr %781, align 4
+  %784 = sext i32 %783 to i64
+  %.val.i.i.i78.i = load ptr, ptr %774, align 8
+  %785 = getelementptr %51, ptr %.val.i.i.i78.i, i64 %784
+  %.not.i.i79.i = icmp eq ptr %785, null
+  br i1 %.not.i.i79.i, label %merge2.i.i.i, label %then6.i.i80.i
 
-and.lhs.true.i.i.i:                               ; preds = %forbody.i.i72.i
-  %762 = getelementptr i8, ptr %751, i64 30
-  %763 = load i8, ptr %762, align 1
-  %764 = trunc i8 %763 to i1
-  br i1 %764, label %merge2.i.i.i, label %then3.i.i75.i
+and.lhs.true.i.i.i:                               ; preds = %forbody.i.i73.i
+  %786 = getelementptr i8, ptr %775, i64 30
+  %787 = load i8, ptr %786, align 1
+  %788 = trunc i8 %787 to i1
+  br i1 %788, label %merge2.i.i.i, label %then3.i.i76.i
 
-then6.i.i79.i:                                    ; preds = %"$Checkpoint.find.exit.i.i76.i"
-  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %761)
+then6.i.i80.i:                                    ; preds = %"$Checkpoint.find.exit.i.i77.i"
+  call fastcc void @"$Validator.check_scale_values"(ptr nonnull readonly %validator.i, ptr nonnull %785)
   br label %merge2.i.i.i
 
-merge2.i.i.i:                                     ; preds = %then6.i.i79.i, %and.lhs.true.i.i.i, %"$Checkpoint.find.exit.i.i76.i", %then3.i.i75.i, %forbody.i.i72.i
-  %765 = add nuw nsw i64 %i.020.i.i.i, 1
-  %exitcond.not.i.i74.i = icmp eq i64 %765, %747
-  br i1 %exitcond.not.i.i74.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i72.i
+merge2.i.i.i:                                     ; preds = %then6.i.i80.i, %and.lhs.true.i.i.i, %"$Checkpoint.find.exit.i.i77.i", %then3.i.i76.i, %forbody.i.i73.i
+  %789 = add nuw nsw i64 %i.020.i.i.i, 1
+  %exitcond.not.i.i75.i = icmp eq i64 %789, %771
+  br i1 %exitcond.not.i.i75.i, label %"$Validator.check_scales.exit.i.i", label %forbody.i.i73.i
 
-"$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i62.i
-  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i61.i)
-  %766 = load i8, ptr %613, align 1
-  %767 = trunc i8 %766 to i1
-  br i1 %767, label %merge.i.i.i69.i, label %"$Validator.tied_head.exit.i.i63.i"
+"$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i63.i
+  call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i62.i)
+  %790 = load i8, ptr %637, align 1
+  %791 = trunc i8 %790 to i1
+  br i1 %791, label %merge.i.i.i70.i, label %"$Validator.tied_head.exit.i.i64.i"
 
-merge.i.i.i69.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
-  %768 = call fastcc ptr @"$Map.find"(ptr readonly %623, i64 ptrtoint (ptr @"$string.583" to i64), i64 14)
-  %769 = icmp eq ptr %768, null
-  br i1 %769, label %"$Validator.tied_head.exit.i.i63.i", label %merge.i.i.i.i70.i
+merge.i.i.i70.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
+  %792 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.586" to i64), i64 14)
+  %793 = icmp eq ptr %792, null
+  br i1 %793, label %"$Validator.tied_head.exit.i.i64.i", label %merge.i.i.i.i71.i
 
-merge.i.i.i.i70.i:                                ; preds = %merge.i.i.i69.i
-  %770 = getelementptr i8, ptr %602, i64 104
-  %771 = load i32, ptr %768, align 4
-  %772 = sext i32 %771 to i64
-  %.val.i.i.i.i71.i = load ptr, ptr %770, align 8
-  %773 = getelementptr %51, ptr %.val.i.i.i.i71.i, i64 %772
-  br label %"$Validator.tied_head.exit.i.i63.i"
+merge.i.i.i.i71.i:                                ; preds = %merge.i.i.i70.i
+  %794 = getelementptr i8, ptr %626, i64 104
+  %795 = load i32, ptr %792, align 4
+  %796 = sext i32 %795 to i64
+  %.val.i.i.i.i72.i = load ptr, ptr %794, align 8
+  %797 = getelementptr %51, ptr %.val.i.i.i.i72.i, i64 %796
+  br label %"$Validator.tied_head.exit.i.i64.i"
 
-"$Validator.tied_head.exit.i.i63.i":              ; preds = %merge.i.i.i.i70.i, %merge.i.i.i69.i, %"$Validator.check_scales.exit.i.i"
-  %common.ret.op.i.i.i64.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %773, %merge.i.i.i.i70.i ], [ null, %merge.i.i.i69.i ]
-  %774 = call fastcc ptr @"$Map.find"(ptr readonly %623, i64 ptrtoint (ptr @"$string.584" to i64), i64 25)
-  %775 = icmp eq ptr %774, null
-  br i1 %775, label %merge1.i, label %"$Checkpoint.find.exit.i2.i.i"
+"$Validator.tied_head.exit.i.i64.i":              ; preds = %merge.i.i.i.i71.i, %merge.i.i.i70.i, %"$Validator.check_scales.exit.i.i"
+  %common.ret.op.i.i.i65.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %797, %merge.i.i.i.i71.i ], [ null, %merge.i.i.i70.i ]
+  %798 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.587" to i64), i64 25)
+  %799 = icmp eq ptr %798, null
+  br i1 %799, label %merge1.i, label %"$Checkpoint.find.exit.i2.i.i"
 
-"$Checkpoint.find.exit.i2.i.i":                   ; preds = %"$Validator.tied_head.exit.i.i63.i"
-  %776 = getelementptr i8, ptr %602, i64 104
-  %777 = load i32, ptr %774, align 4
-  %778 = sext i32 %777 to i64
-  %.val.i.i3.i.i = load ptr, ptr %776, align 8
-  %779 = getelementptr %51, ptr %.val.i.i3.i.i, i64 %778
-  %.not.i4.i.i = icmp eq ptr %common.ret.op.i.i.i64.i, null
-  %.not23.i.i.i = icmp eq ptr %779, null
-  %or.cond.i.i65.i = select i1 %.not.i4.i.i, i1 true, i1 %.not23.i.i.i
-  br i1 %or.cond.i.i65.i, label %merge1.i, label %and.lhs.true.i5.i.i
+"$Checkpoint.find.exit.i2.i.i":                   ; preds = %"$Validator.tied_head.exit.i.i64.i"
+  %800 = getelementptr i8, ptr %626, i64 104
+  %801 = load i32, ptr %798, align 4
+  %802 = sext i32 %801 to i64
+  %.val.i.i3.i.i = load ptr, ptr %800, align 8
+  %803 = getelementptr %51, ptr %.val.i.i3.i.i, i64 %802
+  %.not.i4.i.i = icmp eq ptr %common.ret.op.i.i.i65.i, null
+  %.not23.i.i.i = icmp eq ptr %803, null
+  %or.cond.i.i66.i = select i1 %.not.i4.i.i, i1 true, i1 %.not23.i.i.i
+  br i1 %or.cond.i.i66.i, label %merge1.i, label %and.lhs.true.i5.i.i
 
 and.rhs.i.i.i:                                    ; preds = %and.lhs.true.i5.i.i
-  %780 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 88
-  %781 = load i64, ptr %780, align 8
-  %782 = getelementptr i8, ptr %779, i64 88
-  %783 = load i64, ptr %782, align 8
-  %784 = icmp eq i64 %781, %783
-  br i1 %784, label %and.lhs.true2.i.i.i, label %merge1.i
+  %804 = getelementptr i8, ptr %common.ret.op.i.i.i65.i, i64 88
+  %805 = load i64, ptr %804, align 8
+  %806 = getelementptr i8, ptr %803, i64 88
+  %807 = load i64, ptr %806, align 8
+  %808 = icmp eq i64 %805, %807
+  br i1 %808, label %and.lhs.true2.i.i.i, label %merge1.i
 
 and.lhs.true.i5.i.i:                              ; preds = %"$Checkpoint.find.exit.i2.i.i"
-  %785 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 8
-  %786 = load i32, ptr %785, align 4
-  %787 = getelementptr i8, ptr %779, i64 8
-  %788 = load i32, ptr %787, align 4
-  %789 = icmp eq i32 %786, %788
-  br i1 %789, label %and.rhs.i.i.i, label %merge1.i
+  %809 = getelementptr i8, ptr %common.ret.op.i.i.i65.i, i64 8
+  %810 = load i32, ptr %809, align 4
+  %811 = getelementptr i8, ptr %803, i64 8
+  %812 = load i32, ptr %811, align 4
+  %813 = icmp eq i32 %810, %812
+  br i1 %813, label %and.rhs.i.i.i, label %merge1.i
 
 then.i7.i.i:                                      ; preds = %and.lhs.true2.i.i.i
-  %790 = getelementptr i8, ptr %602, i64 192
-  %791 = getelementptr i8, ptr %602, i64 16
-  %.val.i8.i.i = load ptr, ptr %791, align 8
-  %792 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 104
-  %.val26.i.i.i = load i32, ptr %792, align 4
-  %793 = sext i32 %.val26.i.i.i to i64
-  %794 = getelementptr %72, ptr %.val.i8.i.i, i64 %793
-  %795 = load ptr, ptr %794, align 8
-  %796 = load ptr, ptr %common.ret.op.i.i.i64.i, align 8
-  %797 = call fastcc ptr @"$Problems.next"(ptr %790, i32 2, ptr %795, ptr %796)
-  %.not25.i.i.i = icmp eq ptr %797, null
+  %814 = getelementptr i8, ptr %626, i64 192
+  %815 = getelementptr i8, ptr %626, i64 16
+  %.val.i8.i.i = load ptr, ptr %815, align 8
+  %816 = getelementptr i8, ptr %common.ret.op.i.i.i65.i, i64 104
+  %.val26.i.i.i = load i32, ptr %816, align 4
+  %817 = sext i32 %.val26.i.i.i to i64
+  %818 = getelementptr %72, ptr %.val.i8.i.i, i64 %817
+  %819 = load ptr, ptr %818, align 8
+  %820 = load ptr, ptr %common.ret.op.i.i.i65.i, align 8
+  %821 = call fastcc ptr @"$Problems.next"(ptr %814, i32 2, ptr %819, ptr %820)
+  %.not25.i.i.i = icmp eq ptr %821, null
   br i1 %.not25.i.i.i, label %merge1.i, label %then4.i.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.rhs.i.i.i
-  %798 = getelementptr i8, ptr %common.ret.op.i.i.i64.i, i64 80
-  %799 = load ptr, ptr %798, align 8
-  %800 = getelementptr i8, ptr %779, i64 80
-  %801 = load ptr, ptr %800, align 8
-  %bcmp.i.i.i = call i32 @bcmp(ptr %799, ptr %801, i64 %781)
+  %822 = getelementptr i8, ptr %common.ret.op.i.i.i65.i, i64 80
+  %823 = load ptr, ptr %822, align 8
+  %824 = getelementptr i8, ptr %803, i64 80
+  %825 = load ptr, ptr %824, align 8
+  %bcmp.i.i.i = call i32 @bcmp(ptr %823, ptr %825, i64 %805)
   %.not24.i.i.i = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %.not24.i.i.i, label %merge1.i, label %then.i7.i.i
 
 then4.i.i.i:                                      ; preds = %then.i7.i.i
-  %802 = getelementptr i8, ptr %797, i64 516
-  %803 = load ptr, ptr %779, align 8
-  %804 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %802, i64 512, ptr nonnull @"$string.593", ptr %803)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i60.i)
-  %805 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %802)
-  %spec.select.i.i.i.i66.i = call i64 @llvm.smin.i64(i64 %805, i64 1023)
-  %806 = icmp sgt i64 %805, 0
-  br i1 %806, label %then2.i.i.i.i68.i, label %"$printable.clean.exit.i.i67.i"
+  %826 = getelementptr i8, ptr %821, i64 516
+  %827 = load ptr, ptr %803, align 8
+  %828 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %826, i64 512, ptr nonnull @"$string.596", ptr %827)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i61.i)
+  %829 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %826)
+  %spec.select.i.i.i.i67.i = call i64 @llvm.smin.i64(i64 %829, i64 1023)
+  %830 = icmp sgt i64 %829, 0
+  br i1 %830, label %then2.i.i.i.i69.i, label %"$printable.clean.exit.i.i68.i"
 
-then2.i.i.i.i68.i:                                ; preds = %then4.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i60.i, ptr align 1 %802, i64 %spec.select.i.i.i.i66.i, i1 false)
-  br label %"$printable.clean.exit.i.i67.i"
+then2.i.i.i.i69.i:                                ; preds = %then4.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i61.i, ptr align 1 %826, i64 %spec.select.i.i.i.i67.i, i1 false)
+  br label %"$printable.clean.exit.i.i68.i"
 
-"$printable.clean.exit.i.i67.i":                  ; preds = %then2.i.i.i.i68.i, %then4.i.i.i
-  %807 = getelementptr i8, ptr %raw.i.i.i60.i, i64 %spec.select.i.i.i.i66.i
-  store i8 0, ptr %807, align 1
-  %808 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i60.i)
-  %809 = ptrtoint ptr %raw.i.i.i60.i to i64
-  call fastcc void @"$printable.copy_into"(ptr %802, i64 512, i64 %809, i64 %808)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i60.i)
+"$printable.clean.exit.i.i68.i":                  ; preds = %then2.i.i.i.i69.i, %then4.i.i.i
+  %831 = getelementptr i8, ptr %raw.i.i.i61.i, i64 %spec.select.i.i.i.i67.i
+  store i8 0, ptr %831, align 1
+  %832 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i61.i)
+  %833 = ptrtoint ptr %raw.i.i.i61.i to i64
+  call fastcc void @"$printable.copy_into"(ptr %826, i64 512, i64 %833, i64 %832)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i61.i)
   br label %merge1.i
 
-merge1.i:                                         ; preds = %"$printable.clean.exit.i.i67.i", %and.lhs.true2.i.i.i, %then.i7.i.i, %and.lhs.true.i5.i.i, %and.rhs.i.i.i, %"$Checkpoint.find.exit.i2.i.i", %"$Validator.tied_head.exit.i.i63.i", %"$Validator.check_all.exit.i"
-  %810 = getelementptr i8, ptr %0, i64 536
-  %811 = getelementptr i8, ptr %0, i64 544
-  %812 = load i64, ptr %811, align 8
-  %813 = icmp sgt i64 %812, 0
-  br i1 %813, label %forbody.lr.ph.i88.i, label %"$Checkpoint.report_broken.exit.i"
+merge1.i:                                         ; preds = %"$printable.clean.exit.i.i68.i", %and.lhs.true2.i.i.i, %then.i7.i.i, %and.lhs.true.i5.i.i, %and.rhs.i.i.i, %"$Checkpoint.find.exit.i2.i.i", %"$Validator.tied_head.exit.i.i64.i", %"$Validator.check_all.exit.i"
+  %834 = getelementptr i8, ptr %0, i64 536
+  %835 = getelementptr i8, ptr %0, i64 544
+  %836 = load i64, ptr %835, align 8
+  %837 = icmp sgt i64 %836, 0
+  br i1 %837, label %forbody.lr.ph.i89.i, label %"$Checkpoint.report_broken.exit.i"
 
-forbody.lr.ph.i88.i:                              ; preds = %merge1.i
-  %814 = getelementptr i8, ptr %0, i64 712
-  %815 = ptrtoint ptr %raw.i.i86.i to i64
-  br label %forbody.i89.i
+forbody.lr.ph.i89.i:                              ; preds = %merge1.i
+  %838 = getelementptr i8, ptr %0, i64 712
+  %839 = ptrtoint ptr %raw.i.i87.i to i64
+  br label %forbody.i90.i
 
-forbody.i89.i:                                    ; preds = %merge1.i92.i, %forbody.lr.ph.i88.i
-  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i88.i ], [ %828, %merge1.i92.i ]
-  %.val.i90.i = load ptr, ptr %810, align 8
-  %816 = getelementptr %72, ptr %.val.i90.i, i64 %i.012.i.i
-  %817 = getelementptr i8, ptr %816, i64 24
-  %.val11.i.i = load ptr, ptr %817, align 8
-  %.not.i.i91.i = icmp eq ptr %.val11.i.i, null
-  br i1 %.not.i.i91.i, label %merge1.i92.i, label %"$MappedFile.is_broken.exit.i.i"
+forbody.i90.i:                                    ; preds = %merge1.i93.i, %forbody.lr.ph.i89.i
+  %i.012.i.i = phi i64 [ 0, %forbody.lr.ph.i89.i ], [ %852, %merge1.i93.i ]
+  %.val.i91.i = load ptr, ptr %834, align 8
+  %840 = getelementptr %72, ptr %.val.i91.i, i64 %i.012.i.i
+  %841 = getelementptr i8, ptr %840, i64 24
+  %.val11.i.i = load ptr, ptr %841, align 8
+  %.not.i.i92.i = icmp eq ptr %.val11.i.i, null
+  br i1 %.not.i.i92.i, label %merge1.i93.i, label %"$MappedFile.is_broken.exit.i.i"
 
-"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i89.i
-  %818 = getelementptr i8, ptr %.val11.i.i, i64 32
-  %819 = load i8, ptr %818, align 1
-  %820 = trunc i8 %819 to i1
-  br i1 %820, label %then.i94.i, label %merge1.i92.i
+"$MappedFile.is_broken.exit.i.i":                 ; preds = %forbody.i90.i
+  %842 = getelementptr i8, ptr %.val11.i.i, i64 32
+  %843 = load i8, ptr %842, align 1
+  %844 = trunc i8 %843 to i1
+  br i1 %844, label %then.i95.i, label %merge1.i93.i
 
-then.i94.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
-  %821 = load ptr, ptr %816, align 8
-  %822 = call fastcc ptr @"$Problems.next"(ptr %814, i32 6, ptr %821, ptr nonnull @"$string.84")
-  %.not.i95.i = icmp eq ptr %822, null
-  br i1 %.not.i95.i, label %merge1.i92.i, label %then3.i.i
+then.i95.i:                                       ; preds = %"$MappedFile.is_broken.exit.i.i"
+  %845 = load ptr, ptr %840, align 8
+  %846 = call fastcc ptr @"$Problems.next"(ptr %838, i32 6, ptr %845, ptr nonnull @"$string.84")
+  %.not.i96.i = icmp eq ptr %846, null
+  br i1 %.not.i96.i, label %merge1.i93.i, label %then3.i.i
 
-then3.i.i:                                        ; preds = %then.i94.i
-  %823 = getelementptr i8, ptr %822, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %823, ptr noundef nonnull align 1 dereferenceable(92) @"$string.594", i64 92, i1 false)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i86.i)
-  %824 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %823)
-  %spec.select.i.i.i96.i = call i64 @llvm.smin.i64(i64 %824, i64 1023)
-  %825 = icmp sgt i64 %824, 0
-  br i1 %825, label %then2.i.i.i98.i, label %"$printable.clean.exit.i97.i"
+then3.i.i:                                        ; preds = %then.i95.i
+  %847 = getelementptr i8, ptr %846, i64 516
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %847, ptr noundef nonnull align 1 dereferenceable(92) @"$string.597", i64 92, i1 false)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87.i)
+  %848 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %847)
+  %spec.select.i.i.i97.i = call i64 @llvm.smin.i64(i64 %848, i64 1023)
+  %849 = icmp sgt i64 %848, 0
+  br i1 %849, label %then2.i.i.i99.i, label %"$printable.clean.exit.i98.i"
 
-then2.i.i.i98.i:                                  ; preds = %then3.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i86.i, ptr align 1 %823, i64 %spec.select.i.i.i96.i, i1 false)
-  br label %"$printable.clean.exit.i97.i"
+then2.i.i.i99.i:                                  ; preds = %then3.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i87.i, ptr align 1 %847, i64 %spec.select.i.i.i97.i, i1 false)
+  br label %"$printable.clean.exit.i98.i"
 
-"$printable.clean.exit.i97.i":                    ; preds = %then2.i.i.i98.i, %then3.i.i
-  %826 = getelementptr i8, ptr %raw.i.i86.i, i64 %spec.select.i.i.i96.i
-  store i8 0, ptr %826, align 1
-  %827 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i86.i)
-  call fastcc void @"$printable.copy_into"(ptr %823, i64 512, i64 %815, i64 %827)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i86.i)
-  br label %merge1.i92.i
+"$printable.clean.exit.i98.i":                    ; preds = %then2.i.i.i99.i, %then3.i.i
+  %850 = getelementptr i8, ptr %raw.i.i87.i, i64 %spec.select.i.i.i97.i
+  store i8 0, ptr %850, align 1
+  %851 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i87.i)
+  call fastcc void @"$printable.copy_into"(ptr %847, i64 512, i64 %839, i64 %851)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i87.i)
+  br label %merge1.i93.i
 
-merge1.i92.i:                                     ; preds = %"$printable.clean.exit.i97.i", %then.i94.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i89.i
-  %828 = add nuw nsw i64 %i.012.i.i, 1
-  %exitcond.not.i93.i = icmp eq i64 %828, %812
-  br i1 %exitcond.not.i93.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i89.i
+merge1.i93.i:                                     ; preds = %"$printable.clean.exit.i98.i", %then.i95.i, %"$MappedFile.is_broken.exit.i.i", %forbody.i90.i
+  %852 = add nuw nsw i64 %i.012.i.i, 1
+  %exitcond.not.i94.i = icmp eq i64 %852, %836
+  br i1 %exitcond.not.i94.i, label %"$Checkpoint.report_broken.exit.i", label %forbody.i90.i
 
-"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i92.i, %merge1.i
-  store i8 %605, ptr %33, align 1
-  %829 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
-  store <4 x i64> %829, ptr %34, align 8
+"$Checkpoint.report_broken.exit.i":               ; preds = %merge1.i93.i, %merge1.i
+  store i8 %629, ptr %33, align 1
+  %853 = load <4 x i64>, ptr %.sroa.5.0.validator.sroa_idx.i, align 8
+  store <4 x i64> %853, ptr %34, align 8
   br label %"$Model.read_weights.exit"
 
 "$Model.read_weights.exit":                       ; preds = %then.i.i31, %"$printable.clean.exit.i.i.i33", %then2.i.i, %"$printable.clean.exit.i66.i.i", %then.i79.i.i, %"$printable.clean.exit.i.i.i.i", %merge5.i.i, %"$printable.clean.exit.i.i", %"$Checkpoint.read.exit.i", %"$Checkpoint.report_broken.exit.i"
@@ -18849,14 +18923,11 @@ entry:
   %document.i17 = alloca %76, align 8
   %file.i18 = alloca %79, align 8
   %info.i.i = alloca %49, align 8
-  %raw.i.i.i53.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i129.i.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i.i.i.i.i.i = alloca [1024 x i8], align 1
   %inside22.i.i.i.i.i = alloca %82, align 8
   %inside.i.i.i.i.i = alloca %82, align 8
-  %reader.i44.i.i.i.i = alloca %82, align 8
+  %reader.i53.i.i.i.i = alloca %82, align 8
   %reader.i.i.i.i.i = alloca %82, align 8
-  %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
+  %name.i.i.i.i = alloca [64 x i8], align 1
   %inside.i.i.i.i = alloca %82, align 8
   %all.i.i.i.i = alloca %82, align 8
   %inside.i.i.i = alloca %82, align 8
@@ -18917,7 +18988,7 @@ then6.i.i.i:                                      ; preds = %then2.i.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
@@ -18954,12 +19025,12 @@ merge1.i.i.i:                                     ; preds = %merge.i.i.i
   %.sroa.5.0.from.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %from.i.i.i, i64 32
   store i8 0, ptr %.sroa.5.0.from.sroa_idx.i.i.i, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(224) %13, i8 0, i64 224, i1 false)
-  %24 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.174", ptr nonnull @"$string.175")
+  %24 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.175", ptr nonnull @"$string.176")
   %.not.i.i.i.i.i = icmp eq i32 %24, 0
   br i1 %.not.i.i.i.i.i, label %then2.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %merge1.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %13, ptr noundef nonnull align 1 dereferenceable(18) @"$string.176", i64 18, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %13, ptr noundef nonnull align 1 dereferenceable(18) @"$string.177", i64 18, i1 false)
   %25 = getelementptr i8, ptr %0, i64 50
   store i8 0, ptr %25, align 1
   %.val29.i.i.i.i.i = load ptr, ptr %from.i.i.i, align 8
@@ -18996,7 +19067,7 @@ and.rhs.i.i.i.i.i.i.i.i:                          ; preds = %whilebody.i.i.i.i.i
   %33 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i.i = load i64, ptr %33, align 8
   %34 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %34, ptr noundef nonnull readonly dereferenceable(13) @"$string.177", i64 13)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %34, ptr noundef nonnull readonly dereferenceable(13) @"$string.178", i64 13)
   %35 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %35, label %and.lhs.true.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
@@ -19030,7 +19101,7 @@ merge1.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.
   br i1 %or.cond.i.i.i.i.i, label %then6.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i", %merge1.i.i.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.177", ptr nonnull @"$string.178", ptr nonnull %child.023.i.i.i.i.i.i.i)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.178", ptr nonnull @"$string.179", ptr nonnull %child.023.i.i.i.i.i.i.i)
   br label %"$config.parse.exit.thread.i.i"
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %"$Document.child.exit.i.i.i.i.i"
@@ -19048,80 +19119,80 @@ merge5.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.
 
 merge.i.i.i.i:                                    ; preds = %merge2.i.i.i.i.i.i.i, %merge5.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i, %then2.i.i.i.i.i.i
   %49 = getelementptr i8, ptr %0, i64 96
-  %50 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.181", i64 1, i64 1048576, ptr %49)
+  %50 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.182", i64 1, i64 1048576, ptr %49)
   %.not.i107.i.i.i.i = icmp eq i32 %50, 0
   br i1 %.not.i107.i.i.i.i, label %merge.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i
   %51 = getelementptr i8, ptr %0, i64 100
-  %52 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.182", i64 1, i64 4096, ptr %51)
+  %52 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.183", i64 1, i64 4096, ptr %51)
   %.not124.i.i.i.i.i = icmp eq i32 %52, 0
   br i1 %.not124.i.i.i.i.i, label %merge2.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge2.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   %53 = getelementptr i8, ptr %0, i64 104
-  %54 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.183", i64 1, i64 16777216, ptr %53)
+  %54 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.184", i64 1, i64 16777216, ptr %53)
   %.not125.i.i.i.i.i = icmp eq i32 %54, 0
   br i1 %.not125.i.i.i.i.i, label %merge7.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge7.i.i.i.i.i:                                 ; preds = %merge2.i.i.i.i.i
   %55 = getelementptr i8, ptr %0, i64 108
-  %56 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.184", i64 1, i64 4096, ptr %55)
+  %56 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.185", i64 1, i64 4096, ptr %55)
   %.not126.i.i.i.i.i = icmp eq i32 %56, 0
   br i1 %.not126.i.i.i.i.i, label %merge12.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge12.i.i.i.i.i:                                ; preds = %merge7.i.i.i.i.i
   %57 = getelementptr i8, ptr %0, i64 112
-  %58 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.185", i64 1, i64 4096, ptr %57)
+  %58 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.186", i64 1, i64 4096, ptr %57)
   %.not127.i.i.i.i.i = icmp eq i32 %58, 0
   br i1 %.not127.i.i.i.i.i, label %merge17.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge17.i.i.i.i.i:                                ; preds = %merge12.i.i.i.i.i
   %59 = getelementptr i8, ptr %0, i64 116
-  %60 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.186", i64 2, i64 4096, i32 0, ptr %59)
+  %60 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.187", i64 2, i64 4096, i32 0, ptr %59)
   %.not128.i.i.i.i.i = icmp eq i32 %60, 0
   br i1 %.not128.i.i.i.i.i, label %merge22.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge22.i.i.i.i.i:                                ; preds = %merge17.i.i.i.i.i
   %61 = getelementptr i8, ptr %0, i64 140
-  %62 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.187", i64 1, i64 67108864, ptr %61)
+  %62 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.188", i64 1, i64 67108864, ptr %61)
   %.not129.i.i.i.i.i = icmp eq i32 %62, 0
   br i1 %.not129.i.i.i.i.i, label %merge27.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge27.i.i.i.i.i:                                ; preds = %merge22.i.i.i.i.i
   %63 = getelementptr i8, ptr %0, i64 152
-  %64 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.188", i64 1, i64 1048576, ptr %63)
+  %64 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.189", i64 1, i64 1048576, ptr %63)
   %.not130.i.i.i.i.i = icmp eq i32 %64, 0
   br i1 %.not130.i.i.i.i.i, label %merge32.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge32.i.i.i.i.i:                                ; preds = %merge27.i.i.i.i.i
   %65 = getelementptr i8, ptr %0, i64 156
-  %66 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.189", i64 0, i64 2147483647, ptr %65)
+  %66 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.190", i64 0, i64 2147483647, ptr %65)
   %.not131.i.i.i.i.i = icmp eq i32 %66, 0
   br i1 %.not131.i.i.i.i.i, label %merge37.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge37.i.i.i.i.i:                                ; preds = %merge32.i.i.i.i.i
   %67 = getelementptr i8, ptr %0, i64 160
-  %68 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.190", i64 1, i64 65536, ptr %67)
+  %68 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.191", i64 1, i64 65536, ptr %67)
   %.not132.i.i.i.i.i = icmp eq i32 %68, 0
   br i1 %.not132.i.i.i.i.i, label %merge42.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge42.i.i.i.i.i:                                ; preds = %merge37.i.i.i.i.i
   %69 = getelementptr i8, ptr %0, i64 164
-  %70 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.191", i64 1, i64 65536, ptr %69)
+  %70 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.192", i64 1, i64 65536, ptr %69)
   %.not133.i.i.i.i.i = icmp eq i32 %70, 0
   br i1 %.not133.i.i.i.i.i, label %merge47.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge47.i.i.i.i.i:                                ; preds = %merge42.i.i.i.i.i
   %71 = getelementptr i8, ptr %0, i64 168
-  %72 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.192", i64 0, i64 64, i32 1, ptr %71)
+  %72 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.193", i64 0, i64 64, i32 1, ptr %71)
   %.not134.i.i.i.i.i = icmp eq i32 %72, 0
   br i1 %.not134.i.i.i.i.i, label %merge52.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge52.i.i.i.i.i:                                ; preds = %merge47.i.i.i.i.i
   %.val.i109.i.i.i.i = load ptr, ptr %from.i.i.i, align 8
   %.val136.i.i.i.i.i = load ptr, ptr %.sroa.2.0.from.sroa_idx.i.i.i, align 8
-  %73 = call fastcc zeroext i1 @"$ConfigReader.is_null"(ptr %.val.i109.i.i.i.i, ptr %.val136.i.i.i.i.i, ptr nonnull @"$string.192")
+  %73 = call fastcc zeroext i1 @"$ConfigReader.is_null"(ptr %.val.i109.i.i.i.i, ptr %.val136.i.i.i.i.i, ptr nonnull @"$string.193")
   br i1 %73, label %then57.i.i.i.i.i, label %merge56.i.i.i.i.i
 
 then57.i.i.i.i.i:                                 ; preds = %merge52.i.i.i.i.i
@@ -19130,47 +19201,47 @@ then57.i.i.i.i.i:                                 ; preds = %merge52.i.i.i.i.i
 
 merge56.i.i.i.i.i:                                ; preds = %then57.i.i.i.i.i, %merge52.i.i.i.i.i
   %74 = getelementptr i8, ptr %0, i64 172
-  %75 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.193", i64 1, i64 1048576, ptr %74)
+  %75 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.194", i64 1, i64 1048576, ptr %74)
   %.not135.i.i.i.i.i = icmp eq i32 %75, 0
   br i1 %.not135.i.i.i.i.i, label %"$read_integers.exit.i.i.i.i", label %"$config.parse.exit.thread.i.i"
 
 "$read_integers.exit.i.i.i.i":                    ; preds = %merge56.i.i.i.i.i
   %76 = getelementptr i8, ptr %0, i64 184
-  %77 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.194", i64 0, i64 64, i32 0, ptr %76)
+  %77 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.195", i64 0, i64 64, i32 0, ptr %76)
   %.not97.i.i.i.i = icmp eq i32 %77, 0
   br i1 %.not97.i.i.i.i, label %merge2.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge2.i.i.i.i:                                   ; preds = %"$read_integers.exit.i.i.i.i"
   %78 = getelementptr i8, ptr %0, i64 144
-  %79 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.196", i1 zeroext false, ptr %78)
+  %79 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.197", i1 zeroext false, ptr %78)
   %.not.i110.i.i.i.i = icmp eq i32 %79, 0
   br i1 %.not.i110.i.i.i.i, label %merge.i112.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge.i112.i.i.i.i:                               ; preds = %merge2.i.i.i.i
   %80 = getelementptr i8, ptr %0, i64 145
-  %81 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.197", i1 zeroext false, ptr %80)
+  %81 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.198", i1 zeroext false, ptr %80)
   %.not45.i.i.i.i.i = icmp eq i32 %81, 0
   br i1 %.not45.i.i.i.i.i, label %merge2.i113.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge2.i113.i.i.i.i:                              ; preds = %merge.i112.i.i.i.i
   %82 = getelementptr i8, ptr %0, i64 146
-  %83 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.198", i1 zeroext false, ptr %82)
+  %83 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.199", i1 zeroext false, ptr %82)
   %.not46.i.i.i.i.i = icmp eq i32 %83, 0
   br i1 %.not46.i.i.i.i.i, label %merge7.i114.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge7.i114.i.i.i.i:                              ; preds = %merge2.i113.i.i.i.i
   %84 = getelementptr i8, ptr %0, i64 176
-  %85 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.199", i1 zeroext true, ptr %84)
+  %85 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.200", i1 zeroext true, ptr %84)
   %.not47.i.i.i.i.i = icmp eq i32 %85, 0
   br i1 %.not47.i.i.i.i.i, label %merge12.i115.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge12.i115.i.i.i.i:                             ; preds = %merge7.i114.i.i.i.i
-  %86 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.200", i64 1)
+  %86 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.201", i64 1)
   %.not48.i.i.i.i.i = icmp eq i32 %86, 0
   br i1 %.not48.i.i.i.i.i, label %"$read_flags.exit.i.i.i.i", label %"$config.parse.exit.thread.i.i"
 
 "$read_flags.exit.i.i.i.i":                       ; preds = %merge12.i115.i.i.i.i
-  %87 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.201", i64 1)
+  %87 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.202", i64 1)
   %.not98.i.i.i.i = icmp eq i32 %87, 0
   br i1 %.not98.i.i.i.i, label %merge7.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
@@ -19179,7 +19250,7 @@ merge7.i.i.i.i:                                   ; preds = %"$read_flags.exit.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %epsilon.i.i.i.i.i)
   store double 0.000000e+00, ptr %epsilon.i.i.i.i.i, align 8
   store double 0.000000e+00, ptr %scaling.i.i.i.i.i, align 8
-  %88 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.204", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i.i)
+  %88 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.205", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i.i)
   %.not.i117.i.i.i.i = icmp eq i32 %88, 0
   br i1 %.not.i117.i.i.i.i, label %merge.i119.i.i.i.i, label %"$read_reals.exit.thread.i.i.i.i"
 
@@ -19218,7 +19289,7 @@ and.rhs.i.i.i.i.i.i.i.i.i:                        ; preds = %whilebody.i.i.i.i.i
   %96 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i.i.i = load i64, ptr %96, align 8
   %97 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %97, ptr noundef nonnull readonly dereferenceable(21) @"$string.205", i64 21)
+  %bcmp.i.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %97, ptr noundef nonnull readonly dereferenceable(21) @"$string.206", i64 21)
   %98 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i.i, 0
   br i1 %98, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i
 
@@ -19238,7 +19309,7 @@ and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %and.rhs.i.i.i.i.i.i
   br i1 %104, label %merge12.i.i.i.i, label %"$ConfigReader.optional_real.exit.i.i.i.i.i"
 
 "$ConfigReader.optional_real.exit.i.i.i.i.i":     ; preds = %and.lhs.true.i.i.i.i.i.i.i
-  %105 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.205", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, ptr nonnull %scaling.i.i.i.i.i)
+  %105 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.206", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, ptr nonnull %scaling.i.i.i.i.i)
   %.not12.i.i.i.i.i = icmp eq i32 %105, 0
   br i1 %.not12.i.i.i.i.i, label %"$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i.i", label %"$read_reals.exit.thread.i.i.i.i"
 
@@ -19295,7 +19366,7 @@ then37.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
 merge36.i.i.i.i:                                  ; preds = %then37.i.i.i.i, %merge32.i.i.i.i
   %.val.i26.i.i.i = load ptr, ptr %from.i.i.i, align 8
   %.val106.i.i.i.i = load ptr, ptr %.sroa.2.0.from.sroa_idx.i.i.i, align 8
-  %119 = call fastcc ptr @"$ConfigReader.find"(ptr %.val.i26.i.i.i, ptr %.val106.i.i.i.i, ptr nonnull @"$string.225")
+  %119 = call fastcc ptr @"$ConfigReader.find"(ptr %.val.i26.i.i.i, ptr %.val106.i.i.i.i, ptr nonnull @"$string.226")
   %120 = icmp ne ptr %119, null
   %121 = zext i1 %120 to i8
   %122 = getelementptr i8, ptr %0, i64 147
@@ -19334,7 +19405,7 @@ merge.i.i:                                        ; preds = %"$config.parse.exit
   store i8 0, ptr %.sroa.5.0.from.sroa_idx.i.i, align 8
   %127 = getelementptr i8, ptr %0, i64 256
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %inside.i.i.i)
-  %128 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i, ptr nonnull @"$string.225", ptr nonnull %inside.i.i.i)
+  %128 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i, ptr nonnull @"$string.226", ptr nonnull %inside.i.i.i)
   %.not.i8.i.i = icmp eq i32 %128, 0
   br i1 %.not.i8.i.i, label %merge.i10.i.i, label %"$Quantisation.read.exit.i.i"
 
@@ -19375,7 +19446,7 @@ and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i.i.i
   %138 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %138, align 8
   %139 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %139, ptr noundef nonnull readonly dereferenceable(17) @"$string.363", i64 17)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %139, ptr noundef nonnull readonly dereferenceable(17) @"$string.364", i64 17)
   %140 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %140, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -19395,21 +19466,21 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i
   br i1 %146, label %merge.i.i11.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i.i
-  call fastcc void @"$ConfigReader.refuse"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.363", ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.364")
+  call fastcc void @"$ConfigReader.refuse"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.364", ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.365")
   br label %"$Quantisation.read.exit.i.i"
 
 merge.i.i11.i.i:                                  ; preds = %merge2.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i
-  %147 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.365", ptr nonnull @"$string.366")
+  %147 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.366", ptr nonnull @"$string.367")
   %.not44.i.i.i.i = icmp eq i32 %147, 0
   br i1 %.not44.i.i.i.i, label %merge1.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i11.i.i
-  %148 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.367", ptr nonnull @"$string.368")
+  %148 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.368", ptr nonnull @"$string.369")
   %.not45.i.i.i.i = icmp eq i32 %148, 0
   br i1 %.not45.i.i.i.i, label %merge6.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge6.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %149 = call fastcc i32 @"$expect_either"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.370", ptr nonnull @"$string.371", ptr nonnull @"$string.372")
+  %149 = call fastcc i32 @"$expect_either"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.371", ptr nonnull @"$string.372", ptr nonnull @"$string.373")
   %.not46.i.i.i.i = icmp eq i32 %149, 0
   br i1 %.not46.i.i.i.i, label %merge11.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
@@ -19429,26 +19500,27 @@ merge16.i.i.i.i:                                  ; preds = %merge11.i.i.i.i
   br i1 %.not39.i.i.i, label %merge6.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge6.i.i.i:                                     ; preds = %"$check_method.exit.i.i.i"
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %name.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %inside.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %all.i.i.i.i)
-  %.val41.i.i.i.i = load ptr, ptr %inside.i.i.i, align 8
-  %.val42.i.i.i.i = load ptr, ptr %129, align 8
-  %153 = icmp eq ptr %.val42.i.i.i.i, null
+  %.val50.i.i.i.i = load ptr, ptr %inside.i.i.i, align 8
+  %.val51.i.i.i.i = load ptr, ptr %129, align 8
+  %153 = icmp eq ptr %.val51.i.i.i.i, null
   br i1 %153, label %then.i45.i.i.i, label %or.lhs.false.i.i.i43.i.i.i
 
 or.lhs.false.i.i.i43.i.i.i:                       ; preds = %merge6.i.i.i
-  %154 = load i32, ptr %.val42.i.i.i.i, align 4
+  %154 = load i32, ptr %.val51.i.i.i.i, align 4
   %.not.i.i.i44.i.i.i = icmp eq i32 %154, 6
   br i1 %.not.i.i.i44.i.i.i, label %merge.i.i.i47.i.i.i, label %then.i45.i.i.i
 
 merge.i.i.i47.i.i.i:                              ; preds = %or.lhs.false.i.i.i43.i.i.i
-  %155 = getelementptr i8, ptr %.val42.i.i.i.i, i64 12
+  %155 = getelementptr i8, ptr %.val51.i.i.i.i, i64 12
   %.val.i.i.i48.i.i.i = load i32, ptr %155, align 4
   %156 = icmp eq i32 %.val.i.i.i48.i.i.i, -1
   br i1 %156, label %then.i45.i.i.i, label %"$Document.child.exit.i.i.i49.i.i.i"
 
 "$Document.child.exit.i.i.i49.i.i.i":             ; preds = %merge.i.i.i47.i.i.i
-  %.val.i.i.i.i50.i.i.i = load ptr, ptr %.val41.i.i.i.i, align 8
+  %.val.i.i.i.i50.i.i.i = load ptr, ptr %.val50.i.i.i.i, align 8
   %157 = sext i32 %.val.i.i.i48.i.i.i to i64
   %158 = getelementptr %81, ptr %.val.i.i.i.i50.i.i.i, i64 %157
   %.not1722.i.i.i51.i.i.i = icmp eq ptr %158, null
@@ -19465,7 +19537,7 @@ and.rhs.i.i.i.i60.i.i.i:                          ; preds = %whilebody.i.i.i52.i
   %160 = getelementptr i8, ptr %child.023.i.i.i53.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i61.i.i.i = load i64, ptr %160, align 8
   %161 = inttoptr i64 %.sroa.013.0.copyload.i.i.i61.i.i.i to ptr
-  %bcmp.i.i.i.i62.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %161, ptr noundef nonnull readonly dereferenceable(13) @"$string.375", i64 13)
+  %bcmp.i.i.i.i62.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %161, ptr noundef nonnull readonly dereferenceable(13) @"$string.376", i64 13)
   %162 = icmp eq i32 %bcmp.i.i.i.i62.i.i.i, 0
   br i1 %162, label %and.lhs.true.i.i63.i.i.i, label %merge2.i.i.i56.i.i.i
 
@@ -19485,669 +19557,579 @@ and.lhs.true.i.i63.i.i.i:                         ; preds = %and.rhs.i.i.i.i60.i
   br i1 %168, label %then.i45.i.i.i, label %merge.i64.i.i.i
 
 then.i45.i.i.i:                                   ; preds = %merge2.i.i.i56.i.i.i, %and.lhs.true.i.i63.i.i.i, %"$Document.child.exit.i.i.i49.i.i.i", %merge.i.i.i47.i.i.i, %or.lhs.false.i.i.i43.i.i.i, %merge6.i.i.i
-  %169 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 24
-  %170 = load ptr, ptr %169, align 8
-  %.not.i.i.i12.i.i = icmp eq ptr %170, null
-  br i1 %.not.i.i.i12.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i", label %then.i.i.i.i.i
-
-then.i.i.i.i.i:                                   ; preds = %then.i45.i.i.i
-  %171 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 16
-  %172 = load ptr, ptr %171, align 8
-  %173 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 32
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %170, i64 1024, ptr nonnull @"$string.166", ptr %172, ptr nonnull %173, ptr nonnull @"$string.375")
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
-  %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %170)
-  %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
-  %176 = icmp sgt i64 %175, 0
-  br i1 %176, label %then2.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i"
-
-then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i, ptr nonnull align 1 %170, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i.i"
-
-"$printable.clean.exit.i.i.i.i.i":                ; preds = %then2.i.i.i.i.i.i.i, %then.i.i.i.i.i
-  %177 = getelementptr i8, ptr %raw.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
-  store i8 0, ptr %177, align 1
-  %178 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i)
-  %179 = ptrtoint ptr %raw.i.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %170, i64 1024, i64 %179, i64 %178)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.376")
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge.i64.i.i.i:                                  ; preds = %and.lhs.true.i.i63.i.i.i
-  %180 = getelementptr i8, ptr %child.023.i.i.i53.i.i.i, i64 12
-  %.val.i65.i.i.i = load i32, ptr %180, align 4
-  %181 = icmp eq i32 %.val.i65.i.i.i, -1
-  br i1 %181, label %then2.i.i.i.i, label %"$Document.child.exit.i.i.i.i"
+  %169 = getelementptr i8, ptr %child.023.i.i.i53.i.i.i, i64 12
+  %.val.i65.i.i.i = load i32, ptr %169, align 4
+  %170 = icmp eq i32 %.val.i65.i.i.i, -1
+  br i1 %170, label %then2.i.i.i.i, label %"$Document.child.exit.i.i.i.i"
 
 "$Document.child.exit.i.i.i.i":                   ; preds = %merge.i64.i.i.i
-  %182 = sext i32 %.val.i65.i.i.i to i64
-  %183 = getelementptr %81, ptr %.val.i.i.i.i50.i.i.i, i64 %182
+  %171 = sext i32 %.val.i65.i.i.i to i64
+  %172 = getelementptr %81, ptr %.val.i.i.i.i50.i.i.i, i64 %171
   %.not.i.i.i.i = icmp ne i32 %167, 6
-  %184 = icmp eq ptr %183, null
-  %or.cond.i.i.i.i = or i1 %.not.i.i.i.i, %184
+  %173 = icmp eq ptr %172, null
+  %or.cond.i.i.i.i = or i1 %.not.i.i.i.i, %173
   br i1 %or.cond.i.i.i.i, label %then2.i.i.i.i, label %merge1.i66.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %"$Document.child.exit.i.i.i.i", %merge.i64.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.375", ptr nonnull @"$string.388", ptr nonnull %child.023.i.i.i53.i.i.i)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.376", ptr nonnull @"$string.389", ptr nonnull %child.023.i.i.i53.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge1.i66.i.i.i:                                 ; preds = %"$Document.child.exit.i.i.i.i"
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %reader.i.i.i.i.i)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %inside.i.i.i, i64 224, i1 false), !noalias !55
-  %185 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 8
-  store ptr %child.023.i.i.i53.i.i.i, ptr %185, align 8, !noalias !55
-  %186 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 32
-  %187 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 32
-  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %186, i64 192, ptr nonnull @"$string.209", ptr nonnull %187, i32 13, ptr nonnull @"$string.375"), !noalias !55
+  %174 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 8
+  store ptr %child.023.i.i.i53.i.i.i, ptr %174, align 8, !noalias !55
+  %175 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 32
+  %176 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 32
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %175, i64 192, ptr nonnull @"$string.210", ptr nonnull %176, i32 13, ptr nonnull @"$string.376"), !noalias !55
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i.i.i.i.i, i64 224, i1 false)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i.i.i.i.i)
-  %189 = getelementptr inbounds i8, ptr %reader.i44.i.i.i.i, i64 8
-  %190 = getelementptr inbounds i8, ptr %reader.i44.i.i.i.i, i64 32
-  %191 = getelementptr inbounds i8, ptr %all.i.i.i.i, i64 32
-  %192 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 8
-  %193 = getelementptr i8, ptr %0, i64 352
-  %194 = getelementptr i8, ptr %0, i64 440
-  %195 = getelementptr i8, ptr %0, i64 257
+  %178 = getelementptr inbounds i8, ptr %reader.i53.i.i.i.i, i64 8
+  %179 = getelementptr inbounds i8, ptr %reader.i53.i.i.i.i, i64 32
+  %180 = getelementptr inbounds i8, ptr %all.i.i.i.i, i64 32
+  %181 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 8
+  %182 = getelementptr i8, ptr %0, i64 352
+  %183 = getelementptr i8, ptr %0, i64 440
+  %184 = getelementptr i8, ptr %0, i64 257
   br label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %"$Document.next.exit.i.i.i.i", %merge1.i66.i.i.i
-  %group.0102.i.i.i.i = phi ptr [ %183, %merge1.i66.i.i.i ], [ %314, %"$Document.next.exit.i.i.i.i" ]
-  %196 = getelementptr i8, ptr %group.0102.i.i.i.i, i64 24
-  %.sroa.031.0.copyload.i.i.i.i = load i64, ptr %196, align 8
-  %.sroa.232.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %group.0102.i.i.i.i, i64 32
-  %.sroa.232.0.copyload.i.i.i.i = load i64, ptr %.sroa.232.0..sroa_idx.i.i.i.i, align 8
-  call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %reader.i44.i.i.i.i)
-  %197 = inttoptr i64 %.sroa.031.0.copyload.i.i.i.i to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i44.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, i64 224, i1 false), !noalias !58
-  store ptr %group.0102.i.i.i.i, ptr %189, align 8, !noalias !58
-  %198 = trunc i64 %.sroa.232.0.copyload.i.i.i.i to i32
-  %199 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %190, i64 192, ptr nonnull @"$string.209", ptr nonnull %191, i32 %198, ptr %197), !noalias !58
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %inside.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i44.i.i.i.i, i64 224, i1 false)
-  call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i44.i.i.i.i)
+  %group.0126.i.i.i.i = phi ptr [ %172, %merge1.i66.i.i.i ], [ %276, %"$Document.next.exit.i.i.i.i" ]
+  %185 = getelementptr i8, ptr %group.0126.i.i.i.i, i64 24
+  %.sroa.039.0.copyload.i.i.i.i = load i64, ptr %185, align 8
+  %.sroa.240.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %group.0126.i.i.i.i, i64 32
+  %.sroa.240.0.copyload.i.i.i.i = load i64, ptr %.sroa.240.0..sroa_idx.i.i.i.i, align 8
+  call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %reader.i53.i.i.i.i)
+  %186 = inttoptr i64 %.sroa.039.0.copyload.i.i.i.i to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i53.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, i64 224, i1 false), !noalias !58
+  store ptr %group.0126.i.i.i.i, ptr %178, align 8, !noalias !58
+  %187 = trunc i64 %.sroa.240.0.copyload.i.i.i.i to i32
+  %188 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %179, i64 192, ptr nonnull @"$string.210", ptr nonnull %180, i32 %187, ptr %186), !noalias !58
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %inside.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i53.i.i.i.i, i64 224, i1 false)
+  call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i53.i.i.i.i)
+  %189 = load i32, ptr %group.0126.i.i.i.i, align 4
+  %.not47.i67.i.i.i = icmp eq i32 %189, 6
+  br i1 %.not47.i67.i.i.i, label %merge6.i68.i.i.i, label %then7.i.i.i.i
+
+then7.i.i.i.i:                                    ; preds = %whilebody.i.i.i.i
+  %190 = getelementptr i8, ptr %group.0126.i.i.i.i, i64 24
+  %.sroa.240.0..sroa_idx.i.i.i.i.le = getelementptr i8, ptr %group.0126.i.i.i.i, i64 32
+  %191 = load i64, ptr %.sroa.240.0..sroa_idx.i.i.i.i.le, align 8
+  %192 = trunc i64 %191 to i32
+  %193 = load ptr, ptr %190, align 8
+  %194 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 64, ptr nonnull @"$string.390", i32 %192, ptr %193)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %all.i.i.i.i, ptr nonnull %name.i.i.i.i, ptr nonnull @"$string.209", ptr nonnull %group.0126.i.i.i.i)
+  br label %"$Quantisation.read_groups.exit.thread.i.i.i"
+
+merge6.i68.i.i.i:                                 ; preds = %whilebody.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %inside22.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %inside.i.i.i.i.i)
   %.val59.i.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
-  %.val60.i.i.i.i.i = load ptr, ptr %192, align 8
-  %200 = icmp eq ptr %.val60.i.i.i.i.i, null
-  br i1 %200, label %then5.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i13.i.i
+  %.val60.i.i.i.i.i = load ptr, ptr %181, align 8
+  %195 = icmp eq ptr %.val60.i.i.i.i.i, null
+  br i1 %195, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %or.lhs.false.i.i.i.i.i12.i.i
 
-or.lhs.false.i.i.i.i.i13.i.i:                     ; preds = %whilebody.i.i.i.i
-  %201 = load i32, ptr %.val60.i.i.i.i.i, align 4
-  %.not.i.i.i.i.i14.i.i = icmp eq i32 %201, 6
-  br i1 %.not.i.i.i.i.i14.i.i, label %merge.i.i.i.i.i15.i.i, label %then5.i.i.i.i.i
+or.lhs.false.i.i.i.i.i12.i.i:                     ; preds = %merge6.i68.i.i.i
+  %196 = load i32, ptr %.val60.i.i.i.i.i, align 4
+  %.not.i.i.i.i.i13.i.i = icmp eq i32 %196, 6
+  br i1 %.not.i.i.i.i.i13.i.i, label %merge.i.i.i.i.i14.i.i, label %"$check_group.exit.thread.sink.split.i.i.i.i"
 
-merge.i.i.i.i.i15.i.i:                            ; preds = %or.lhs.false.i.i.i.i.i13.i.i
-  %202 = getelementptr i8, ptr %.val60.i.i.i.i.i, i64 12
-  %.val.i.i.i47.i.i.i.i = load i32, ptr %202, align 4
-  %203 = icmp eq i32 %.val.i.i.i47.i.i.i.i, -1
-  br i1 %203, label %then5.i.i.i.i.i, label %"$Document.child.exit.i.i.i.i.i16.i.i"
+merge.i.i.i.i.i14.i.i:                            ; preds = %or.lhs.false.i.i.i.i.i12.i.i
+  %197 = getelementptr i8, ptr %.val60.i.i.i.i.i, i64 12
+  %.val.i.i.i55.i.i.i.i = load i32, ptr %197, align 4
+  %198 = icmp eq i32 %.val.i.i.i55.i.i.i.i, -1
+  br i1 %198, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %"$Document.child.exit.i.i.i.i.i15.i.i"
 
-"$Document.child.exit.i.i.i.i.i16.i.i":           ; preds = %merge.i.i.i.i.i15.i.i
-  %.val.i.i.i.i.i.i17.i.i = load ptr, ptr %.val59.i.i.i.i.i, align 8
-  %204 = sext i32 %.val.i.i.i47.i.i.i.i to i64
-  %205 = getelementptr %81, ptr %.val.i.i.i.i.i.i17.i.i, i64 %204
-  %.not1722.i.i.i.i.i18.i.i = icmp eq ptr %205, null
-  br i1 %.not1722.i.i.i.i.i18.i.i, label %"$Document.child.exit.i.i67.i.i.i.i.i", label %whilebody.i.i.i.i.i19.i.i
+"$Document.child.exit.i.i.i.i.i15.i.i":           ; preds = %merge.i.i.i.i.i14.i.i
+  %.val.i.i.i.i.i.i16.i.i = load ptr, ptr %.val59.i.i.i.i.i, align 8
+  %199 = sext i32 %.val.i.i.i55.i.i.i.i to i64
+  %200 = getelementptr %81, ptr %.val.i.i.i.i.i.i16.i.i, i64 %199
+  %.not1722.i.i.i.i.i17.i.i = icmp eq ptr %200, null
+  br i1 %.not1722.i.i.i.i.i17.i.i, label %"$Document.child.exit.i.i67.i.i.i.i.i", label %whilebody.i.i.i.i.i18.i.i
 
-whilebody.i.i.i.i.i19.i.i:                        ; preds = %"$Document.child.exit.i.i.i.i.i16.i.i", %merge2.i.i.i.i.i23.i.i
-  %child.023.i.i.i.i.i20.i.i = phi ptr [ %213, %merge2.i.i.i.i.i23.i.i ], [ %205, %"$Document.child.exit.i.i.i.i.i16.i.i" ]
-  %.sroa.214.0..sroa_idx.i.i.i.i.i21.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i20.i.i, i64 32
-  %.sroa.214.0.copyload.i.i.i.i.i22.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i21.i.i, align 8
-  %206 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i22.i.i, 6
-  br i1 %206, label %and.rhs.i.i.i.i.i.i32.i.i, label %merge2.i.i.i.i.i23.i.i
+whilebody.i.i.i.i.i18.i.i:                        ; preds = %"$Document.child.exit.i.i.i.i.i15.i.i", %merge2.i.i.i.i.i22.i.i
+  %child.023.i.i.i.i.i19.i.i = phi ptr [ %208, %merge2.i.i.i.i.i22.i.i ], [ %200, %"$Document.child.exit.i.i.i.i.i15.i.i" ]
+  %.sroa.214.0..sroa_idx.i.i.i.i.i20.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i19.i.i, i64 32
+  %.sroa.214.0.copyload.i.i.i.i.i21.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i20.i.i, align 8
+  %201 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i21.i.i, 6
+  br i1 %201, label %and.rhs.i.i.i.i.i.i32.i.i, label %merge2.i.i.i.i.i22.i.i
 
-and.rhs.i.i.i.i.i.i32.i.i:                        ; preds = %whilebody.i.i.i.i.i19.i.i
-  %207 = getelementptr i8, ptr %child.023.i.i.i.i.i20.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i33.i.i = load i64, ptr %207, align 8
-  %208 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i33.i.i to ptr
-  %bcmp.i.i.i.i.i.i34.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %208, ptr noundef nonnull readonly dereferenceable(6) @"$string.367", i64 6)
-  %209 = icmp eq i32 %bcmp.i.i.i.i.i.i34.i.i, 0
-  br i1 %209, label %and.lhs.true.i.i.i.i35.i.i, label %merge2.i.i.i.i.i23.i.i
+and.rhs.i.i.i.i.i.i32.i.i:                        ; preds = %whilebody.i.i.i.i.i18.i.i
+  %202 = getelementptr i8, ptr %child.023.i.i.i.i.i19.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i33.i.i = load i64, ptr %202, align 8
+  %203 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i33.i.i to ptr
+  %bcmp.i.i.i.i.i.i34.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %203, ptr noundef nonnull readonly dereferenceable(6) @"$string.368", i64 6)
+  %204 = icmp eq i32 %bcmp.i.i.i.i.i.i34.i.i, 0
+  br i1 %204, label %and.lhs.true.i.i.i.i35.i.i, label %merge2.i.i.i.i.i22.i.i
 
-merge2.i.i.i.i.i23.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i32.i.i, %whilebody.i.i.i.i.i19.i.i
-  %210 = getelementptr i8, ptr %child.023.i.i.i.i.i20.i.i, i64 20
-  %child.0.val.i.i.i.i.i24.i.i = load i32, ptr %210, align 4
-  %211 = icmp eq i32 %child.0.val.i.i.i.i.i24.i.i, -1
-  %212 = sext i32 %child.0.val.i.i.i.i.i24.i.i to i64
-  %213 = getelementptr %81, ptr %.val.i.i.i.i.i.i17.i.i, i64 %212
-  %.not17.i.i.i.i.i25.i.i = icmp eq ptr %213, null
-  %or.cond.i.i.i.i26.i.i = or i1 %211, %.not17.i.i.i.i.i25.i.i
-  br i1 %or.cond.i.i.i.i26.i.i, label %merge.i48.i.i.i.i, label %whilebody.i.i.i.i.i19.i.i
+merge2.i.i.i.i.i22.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i32.i.i, %whilebody.i.i.i.i.i18.i.i
+  %205 = getelementptr i8, ptr %child.023.i.i.i.i.i19.i.i, i64 20
+  %child.0.val.i.i.i.i.i23.i.i = load i32, ptr %205, align 4
+  %206 = icmp eq i32 %child.0.val.i.i.i.i.i23.i.i, -1
+  %207 = sext i32 %child.0.val.i.i.i.i.i23.i.i to i64
+  %208 = getelementptr %81, ptr %.val.i.i.i.i.i.i16.i.i, i64 %207
+  %.not17.i.i.i.i.i24.i.i = icmp eq ptr %208, null
+  %or.cond.i.i.i.i25.i.i = or i1 %206, %.not17.i.i.i.i.i24.i.i
+  br i1 %or.cond.i.i.i.i25.i.i, label %merge.i56.i.i.i.i, label %whilebody.i.i.i.i.i18.i.i
 
 and.lhs.true.i.i.i.i35.i.i:                       ; preds = %and.rhs.i.i.i.i.i.i32.i.i
-  %214 = load i32, ptr %child.023.i.i.i.i.i20.i.i, align 4
-  %215 = icmp eq i32 %214, 0
-  br i1 %215, label %merge.i48.i.i.i.i, label %then.i52.i.i.i.i
+  %209 = load i32, ptr %child.023.i.i.i.i.i19.i.i, align 4
+  %210 = icmp eq i32 %209, 0
+  br i1 %210, label %merge.i56.i.i.i.i, label %then.i.i.i.i.i
 
-then.i52.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i35.i.i
-  %216 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.367", ptr nonnull @"$string.368")
-  %.not51.i.i.i.i.i = icmp eq i32 %216, 0
+then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i35.i.i
+  %211 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.368", ptr nonnull @"$string.369")
+  %.not51.i.i.i.i.i = icmp eq i32 %211, 0
   br i1 %.not51.i.i.i.i.i, label %then.merge_crit_edge.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
-then.merge_crit_edge.i.i.i.i.i:                   ; preds = %then.i52.i.i.i.i
-  %.val58.pr.pre.i.i.i.i.i = load ptr, ptr %192, align 8
+then.merge_crit_edge.i.i.i.i.i:                   ; preds = %then.i.i.i.i.i
+  %.val58.pr.pre.i.i.i.i.i = load ptr, ptr %181, align 8
   %.val57.pre.i.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
-  br label %merge.i48.i.i.i.i
+  br label %merge.i56.i.i.i.i
 
-merge.i48.i.i.i.i:                                ; preds = %merge2.i.i.i.i.i23.i.i, %then.merge_crit_edge.i.i.i.i.i, %and.lhs.true.i.i.i.i35.i.i
-  %.val57.i.i.i.i.i = phi ptr [ %.val57.pre.i.i.i.i.i, %then.merge_crit_edge.i.i.i.i.i ], [ %.val59.i.i.i.i.i, %and.lhs.true.i.i.i.i35.i.i ], [ %.val59.i.i.i.i.i, %merge2.i.i.i.i.i23.i.i ]
-  %.val58.pr.i.i.i.i.i = phi ptr [ %.val58.pr.pre.i.i.i.i.i, %then.merge_crit_edge.i.i.i.i.i ], [ %.val60.i.i.i.i.i, %and.lhs.true.i.i.i.i35.i.i ], [ %.val60.i.i.i.i.i, %merge2.i.i.i.i.i23.i.i ]
-  %217 = icmp eq ptr %.val58.pr.i.i.i.i.i, null
-  br i1 %217, label %then5.i.i.i.i.i, label %or.lhs.false.i.i61.i.i.i.i.i
+merge.i56.i.i.i.i:                                ; preds = %merge2.i.i.i.i.i22.i.i, %then.merge_crit_edge.i.i.i.i.i, %and.lhs.true.i.i.i.i35.i.i
+  %.val57.i.i.i.i.i = phi ptr [ %.val57.pre.i.i.i.i.i, %then.merge_crit_edge.i.i.i.i.i ], [ %.val59.i.i.i.i.i, %and.lhs.true.i.i.i.i35.i.i ], [ %.val59.i.i.i.i.i, %merge2.i.i.i.i.i22.i.i ]
+  %.val58.pr.i.i.i.i.i = phi ptr [ %.val58.pr.pre.i.i.i.i.i, %then.merge_crit_edge.i.i.i.i.i ], [ %.val60.i.i.i.i.i, %and.lhs.true.i.i.i.i35.i.i ], [ %.val60.i.i.i.i.i, %merge2.i.i.i.i.i22.i.i ]
+  %212 = icmp eq ptr %.val58.pr.i.i.i.i.i, null
+  br i1 %212, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %or.lhs.false.i.i61.i.i.i.i.i
 
-or.lhs.false.i.i61.i.i.i.i.i:                     ; preds = %merge.i48.i.i.i.i
+or.lhs.false.i.i61.i.i.i.i.i:                     ; preds = %merge.i56.i.i.i.i
   %.pr.i.pre.i.i.i.i = load i32, ptr %.val58.pr.i.i.i.i.i, align 4
   %.not.i.i62.i.i.i.i.i = icmp eq i32 %.pr.i.pre.i.i.i.i, 6
-  br i1 %.not.i.i62.i.i.i.i.i, label %merge.i.i64.i.i.i.i.i, label %then5.i.i.i.i.i
+  br i1 %.not.i.i62.i.i.i.i.i, label %merge.i.i64.i.i.i.i.i, label %"$check_group.exit.thread.sink.split.i.i.i.i"
 
 merge.i.i64.i.i.i.i.i:                            ; preds = %or.lhs.false.i.i61.i.i.i.i.i
   %.phi.trans.insert.i.i.i = getelementptr i8, ptr %.val58.pr.i.i.i.i.i, i64 12
   %.val.i.i66.i.i.pre.i.i.i = load i32, ptr %.phi.trans.insert.i.i.i, align 4
-  %218 = icmp eq i32 %.val.i.i66.i.i.pre.i.i.i, -1
-  br i1 %218, label %then5.i.i.i.i.i, label %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i"
+  %213 = icmp eq i32 %.val.i.i66.i.i.pre.i.i.i, -1
+  br i1 %213, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i"
 
 "merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i": ; preds = %merge.i.i64.i.i.i.i.i
   %.val.i.i.i68.i.i.i.pre.i.i = load ptr, ptr %.val57.i.i.i.i.i, align 8
   %.pre.i.i = sext i32 %.val.i.i66.i.i.pre.i.i.i to i64
   br label %"$Document.child.exit.i.i67.i.i.i.i.i"
 
-"$Document.child.exit.i.i67.i.i.i.i.i":           ; preds = %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i", %"$Document.child.exit.i.i.i.i.i16.i.i"
-  %.pre-phi.i.i = phi i64 [ %.pre.i.i, %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i" ], [ %204, %"$Document.child.exit.i.i.i.i.i16.i.i" ]
-  %.val.i.i.i68.i.i.i.i.i = phi ptr [ %.val.i.i.i68.i.i.i.pre.i.i, %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i" ], [ %.val.i.i.i.i.i.i17.i.i, %"$Document.child.exit.i.i.i.i.i16.i.i" ]
-  %219 = getelementptr %81, ptr %.val.i.i.i68.i.i.i.i.i, i64 %.pre-phi.i.i
-  %.not1722.i.i69.i.i.i.i.i = icmp eq ptr %219, null
-  br i1 %.not1722.i.i69.i.i.i.i.i, label %then5.i.i.i.i.i, label %whilebody.i.i71.i.i.i.i.i
+"$Document.child.exit.i.i67.i.i.i.i.i":           ; preds = %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i", %"$Document.child.exit.i.i.i.i.i15.i.i"
+  %.pre-phi.i.i = phi i64 [ %.pre.i.i, %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i" ], [ %199, %"$Document.child.exit.i.i.i.i.i15.i.i" ]
+  %.val.i.i.i68.i.i.i.i.i = phi ptr [ %.val.i.i.i68.i.i.i.pre.i.i, %"merge.i.i64.i.i.i.$Document.child.exit.i.i67.i.i.i_crit_edge.i.i" ], [ %.val.i.i.i.i.i.i16.i.i, %"$Document.child.exit.i.i.i.i.i15.i.i" ]
+  %214 = getelementptr %81, ptr %.val.i.i.i68.i.i.i.i.i, i64 %.pre-phi.i.i
+  %.not1722.i.i69.i.i.i.i.i = icmp eq ptr %214, null
+  br i1 %.not1722.i.i69.i.i.i.i.i, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %whilebody.i.i71.i.i.i.i.i
 
 whilebody.i.i71.i.i.i.i.i:                        ; preds = %"$Document.child.exit.i.i67.i.i.i.i.i", %merge2.i.i75.i.i.i.i.i
-  %child.023.i.i72.i.i.i.i.i = phi ptr [ %227, %merge2.i.i75.i.i.i.i.i ], [ %219, %"$Document.child.exit.i.i67.i.i.i.i.i" ]
+  %child.023.i.i72.i.i.i.i.i = phi ptr [ %222, %merge2.i.i75.i.i.i.i.i ], [ %214, %"$Document.child.exit.i.i67.i.i.i.i.i" ]
   %.sroa.214.0..sroa_idx.i.i73.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i72.i.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i74.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i73.i.i.i.i.i, align 8
-  %220 = icmp eq i64 %.sroa.214.0.copyload.i.i74.i.i.i.i.i, 7
-  br i1 %220, label %and.rhs.i.i.i79.i.i.i.i.i, label %merge2.i.i75.i.i.i.i.i
+  %215 = icmp eq i64 %.sroa.214.0.copyload.i.i74.i.i.i.i.i, 7
+  br i1 %215, label %and.rhs.i.i.i79.i.i.i.i.i, label %merge2.i.i75.i.i.i.i.i
 
 and.rhs.i.i.i79.i.i.i.i.i:                        ; preds = %whilebody.i.i71.i.i.i.i.i
-  %221 = getelementptr i8, ptr %child.023.i.i72.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i80.i.i.i.i.i = load i64, ptr %221, align 8
-  %222 = inttoptr i64 %.sroa.013.0.copyload.i.i80.i.i.i.i.i to ptr
-  %bcmp.i.i.i81.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %222, ptr noundef nonnull readonly dereferenceable(7) @"$string.389", i64 7)
-  %223 = icmp eq i32 %bcmp.i.i.i81.i.i.i.i.i, 0
-  br i1 %223, label %and.lhs.true.i82.i.i.i.i.i, label %merge2.i.i75.i.i.i.i.i
+  %216 = getelementptr i8, ptr %child.023.i.i72.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i80.i.i.i.i.i = load i64, ptr %216, align 8
+  %217 = inttoptr i64 %.sroa.013.0.copyload.i.i80.i.i.i.i.i to ptr
+  %bcmp.i.i.i81.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %217, ptr noundef nonnull readonly dereferenceable(7) @"$string.391", i64 7)
+  %218 = icmp eq i32 %bcmp.i.i.i81.i.i.i.i.i, 0
+  br i1 %218, label %and.lhs.true.i82.i.i.i.i.i, label %merge2.i.i75.i.i.i.i.i
 
 merge2.i.i75.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i79.i.i.i.i.i, %whilebody.i.i71.i.i.i.i.i
-  %224 = getelementptr i8, ptr %child.023.i.i72.i.i.i.i.i, i64 20
-  %child.0.val.i.i76.i.i.i.i.i = load i32, ptr %224, align 4
-  %225 = icmp eq i32 %child.0.val.i.i76.i.i.i.i.i, -1
-  %226 = sext i32 %child.0.val.i.i76.i.i.i.i.i to i64
-  %227 = getelementptr %81, ptr %.val.i.i.i68.i.i.i.i.i, i64 %226
-  %.not17.i.i77.i.i.i.i.i = icmp eq ptr %227, null
-  %or.cond.i78.i.i.i.i.i = or i1 %225, %.not17.i.i77.i.i.i.i.i
-  br i1 %or.cond.i78.i.i.i.i.i, label %then5.i.i.i.i.i, label %whilebody.i.i71.i.i.i.i.i
+  %219 = getelementptr i8, ptr %child.023.i.i72.i.i.i.i.i, i64 20
+  %child.0.val.i.i76.i.i.i.i.i = load i32, ptr %219, align 4
+  %220 = icmp eq i32 %child.0.val.i.i76.i.i.i.i.i, -1
+  %221 = sext i32 %child.0.val.i.i76.i.i.i.i.i to i64
+  %222 = getelementptr %81, ptr %.val.i.i.i68.i.i.i.i.i, i64 %221
+  %.not17.i.i77.i.i.i.i.i = icmp eq ptr %222, null
+  %or.cond.i78.i.i.i.i.i = or i1 %220, %.not17.i.i77.i.i.i.i.i
+  br i1 %or.cond.i78.i.i.i.i.i, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %whilebody.i.i71.i.i.i.i.i
 
 and.lhs.true.i82.i.i.i.i.i:                       ; preds = %and.rhs.i.i.i79.i.i.i.i.i
-  %228 = load i32, ptr %child.023.i.i72.i.i.i.i.i, align 4
-  %229 = icmp eq i32 %228, 0
-  br i1 %229, label %then5.i.i.i.i.i, label %merge4.i.i.i.i.i
-
-then5.i.i.i.i.i:                                  ; preds = %and.lhs.true.i82.i.i.i.i.i, %"$Document.child.exit.i.i67.i.i.i.i.i", %merge.i.i64.i.i.i.i.i, %or.lhs.false.i.i61.i.i.i.i.i, %merge.i48.i.i.i.i, %merge.i.i.i.i.i15.i.i, %or.lhs.false.i.i.i.i.i13.i.i, %whilebody.i.i.i.i, %merge2.i.i75.i.i.i.i.i
-  %230 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 24
-  %231 = load ptr, ptr %230, align 8
-  %.not.i.i45.i.i.i.i = icmp eq ptr %231, null
-  br i1 %.not.i.i45.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i", label %then.i.i.i.i.i.i
-
-then.i.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i.i
-  %232 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 16
-  %233 = load ptr, ptr %232, align 8
-  %234 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 32
-  %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %231, i64 1024, ptr nonnull @"$string.166", ptr %233, ptr nonnull %234, ptr nonnull @"$string.389")
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
-  %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %231)
-  %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %236, i64 1023)
-  %237 = icmp sgt i64 %236, 0
-  br i1 %237, label %then2.i.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i.i"
-
-then2.i.i.i.i.i.i.i.i:                            ; preds = %then.i.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i.i, ptr nonnull align 1 %231, i64 %spec.select.i.i.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i.i.i"
-
-"$printable.clean.exit.i.i.i.i.i.i":              ; preds = %then2.i.i.i.i.i.i.i.i, %then.i.i.i.i.i.i
-  %238 = getelementptr i8, ptr %raw.i.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i.i
-  store i8 0, ptr %238, align 1
-  %239 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i.i)
-  %240 = ptrtoint ptr %raw.i.i.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %231, i64 1024, i64 %240, i64 %239)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
-  br label %"$check_group.exit.thread.i.i.i.i"
+  %223 = load i32, ptr %child.023.i.i72.i.i.i.i.i, align 4
+  %224 = icmp eq i32 %223, 0
+  br i1 %224, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %merge4.i.i.i.i.i
 
 merge4.i.i.i.i.i:                                 ; preds = %and.lhs.true.i82.i.i.i.i.i
-  %241 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.389", ptr nonnull %inside.i.i.i.i.i)
-  %.not52.i.i.i.i.i = icmp eq i32 %241, 0
+  %225 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.391", ptr nonnull %inside.i.i.i.i.i)
+  %.not52.i.i.i.i.i = icmp eq i32 %225, 0
   br i1 %.not52.i.i.i.i.i, label %merge9.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge9.i.i.i.i.i:                                 ; preds = %merge4.i.i.i.i.i
-  %242 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.213", ptr nonnull @"$string.378")
-  %.not.i94.i.i.i.i.i = icmp eq i32 %242, 0
-  br i1 %.not.i94.i.i.i.i.i, label %merge.i.i49.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
+  %226 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.214", ptr nonnull @"$string.379")
+  %.not.i.i57.i.i.i.i = icmp eq i32 %226, 0
+  br i1 %.not.i.i57.i.i.i.i, label %merge.i.i58.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
-merge.i.i49.i.i.i.i:                              ; preds = %merge9.i.i.i.i.i
-  %243 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.379", i64 8)
-  %.not52.i.i.i.i.i.i = icmp eq i32 %243, 0
-  br i1 %.not52.i.i.i.i.i.i, label %merge2.i.i50.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
+merge.i.i58.i.i.i.i:                              ; preds = %merge9.i.i.i.i.i
+  %227 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.380", i64 8)
+  %.not52.i.i.i.i.i.i = icmp eq i32 %227, 0
+  br i1 %.not52.i.i.i.i.i.i, label %merge2.i.i59.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
-merge2.i.i50.i.i.i.i:                             ; preds = %merge.i.i49.i.i.i.i
-  %244 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.380", ptr nonnull @"$string.391")
-  %.not53.i.i.i.i.i.i = icmp eq i32 %244, 0
+merge2.i.i59.i.i.i.i:                             ; preds = %merge.i.i58.i.i.i.i
+  %228 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.381", ptr nonnull @"$string.393")
+  %.not53.i.i.i.i.i.i = icmp eq i32 %228, 0
   br i1 %.not53.i.i.i.i.i.i, label %merge7.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
-merge7.i.i.i.i.i.i:                               ; preds = %merge2.i.i50.i.i.i.i
-  %245 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.383")
-  %.not54.i.i.i.i.i.i = icmp eq i32 %245, 0
+merge7.i.i.i.i.i.i:                               ; preds = %merge2.i.i59.i.i.i.i
+  %229 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.384")
+  %.not54.i.i.i.i.i.i = icmp eq i32 %229, 0
   br i1 %.not54.i.i.i.i.i.i, label %merge12.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge12.i.i.i.i.i.i:                              ; preds = %merge7.i.i.i.i.i.i
-  %246 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.384")
-  %.not55.i.i.i.i.i.i = icmp eq i32 %246, 0
+  %230 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.385")
+  %.not55.i.i.i.i.i.i = icmp eq i32 %230, 0
   br i1 %.not55.i.i.i.i.i.i, label %merge17.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge17.i.i.i.i.i.i:                              ; preds = %merge12.i.i.i.i.i.i
-  %247 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.385")
-  %.not56.i.i.i.i.i.i = icmp eq i32 %247, 0
+  %231 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.386")
+  %.not56.i.i.i.i.i.i = icmp eq i32 %231, 0
   br i1 %.not56.i.i.i.i.i.i, label %merge22.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge22.i.i.i.i.i.i:                              ; preds = %merge17.i.i.i.i.i.i
-  %248 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.386", i1 zeroext true)
-  %.not57.i.i.i.i.i.i = icmp eq i32 %248, 0
-  br i1 %.not57.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/quantisation.t:147).390.exit.i.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
+  %232 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.387", i1 zeroext true)
+  %.not57.i.i.i.i.i.i = icmp eq i32 %232, 0
+  br i1 %.not57.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
 
-"$anon (./terra/checkpoint/quantisation.t:147).390.exit.i.i.i.i.i": ; preds = %merge22.i.i.i.i.i.i
-  %249 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.387", i1 zeroext false)
-  %.not53.i.i.i.i.i = icmp eq i32 %249, 0
+"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i": ; preds = %merge22.i.i.i.i.i.i
+  %233 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.388", i1 zeroext false)
+  %.not53.i.i.i.i.i = icmp eq i32 %233, 0
   br i1 %.not53.i.i.i.i.i, label %merge14.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
-merge14.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/quantisation.t:147).390.exit.i.i.i.i.i"
-  %.val.i51.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
-  %.val56.i.i.i.i.i = load ptr, ptr %192, align 8
-  %250 = icmp eq ptr %.val56.i.i.i.i.i, null
-  br i1 %250, label %then19.i.i.i.i.i, label %or.lhs.false.i.i96.i.i.i.i.i
+merge14.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i"
+  %.val.i60.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
+  %.val56.i.i.i.i.i = load ptr, ptr %181, align 8
+  %234 = icmp eq ptr %.val56.i.i.i.i.i, null
+  br i1 %234, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %or.lhs.false.i.i95.i.i.i.i.i
 
-or.lhs.false.i.i96.i.i.i.i.i:                     ; preds = %merge14.i.i.i.i.i
-  %251 = load i32, ptr %.val56.i.i.i.i.i, align 4
-  %.not.i.i97.i.i.i.i.i = icmp eq i32 %251, 6
-  br i1 %.not.i.i97.i.i.i.i.i, label %merge.i.i99.i.i.i.i.i, label %then19.i.i.i.i.i
+or.lhs.false.i.i95.i.i.i.i.i:                     ; preds = %merge14.i.i.i.i.i
+  %235 = load i32, ptr %.val56.i.i.i.i.i, align 4
+  %.not.i.i96.i.i.i.i.i = icmp eq i32 %235, 6
+  br i1 %.not.i.i96.i.i.i.i.i, label %merge.i.i98.i.i.i.i.i, label %"$check_group.exit.thread.sink.split.i.i.i.i"
 
-merge.i.i99.i.i.i.i.i:                            ; preds = %or.lhs.false.i.i96.i.i.i.i.i
-  %252 = getelementptr i8, ptr %.val56.i.i.i.i.i, i64 12
-  %.val.i.i101.i.i.i.i.i = load i32, ptr %252, align 4
-  %253 = icmp eq i32 %.val.i.i101.i.i.i.i.i, -1
-  br i1 %253, label %then19.i.i.i.i.i, label %"$Document.child.exit.i.i102.i.i.i.i.i"
+merge.i.i98.i.i.i.i.i:                            ; preds = %or.lhs.false.i.i95.i.i.i.i.i
+  %236 = getelementptr i8, ptr %.val56.i.i.i.i.i, i64 12
+  %.val.i.i100.i.i.i.i.i = load i32, ptr %236, align 4
+  %237 = icmp eq i32 %.val.i.i100.i.i.i.i.i, -1
+  br i1 %237, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %"$Document.child.exit.i.i101.i.i.i.i.i"
 
-"$Document.child.exit.i.i102.i.i.i.i.i":          ; preds = %merge.i.i99.i.i.i.i.i
-  %.val.i.i.i103.i.i.i.i.i = load ptr, ptr %.val.i51.i.i.i.i, align 8
-  %254 = sext i32 %.val.i.i101.i.i.i.i.i to i64
-  %255 = getelementptr %81, ptr %.val.i.i.i103.i.i.i.i.i, i64 %254
-  %.not1722.i.i104.i.i.i.i.i = icmp eq ptr %255, null
-  br i1 %.not1722.i.i104.i.i.i.i.i, label %then19.i.i.i.i.i, label %whilebody.i.i106.i.i.i.i.i
+"$Document.child.exit.i.i101.i.i.i.i.i":          ; preds = %merge.i.i98.i.i.i.i.i
+  %.val.i.i.i102.i.i.i.i.i = load ptr, ptr %.val.i60.i.i.i.i, align 8
+  %238 = sext i32 %.val.i.i100.i.i.i.i.i to i64
+  %239 = getelementptr %81, ptr %.val.i.i.i102.i.i.i.i.i, i64 %238
+  %.not1722.i.i103.i.i.i.i.i = icmp eq ptr %239, null
+  br i1 %.not1722.i.i103.i.i.i.i.i, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %whilebody.i.i105.i.i.i.i.i
 
-whilebody.i.i106.i.i.i.i.i:                       ; preds = %"$Document.child.exit.i.i102.i.i.i.i.i", %merge2.i.i110.i.i.i.i.i
-  %child.023.i.i107.i.i.i.i.i = phi ptr [ %263, %merge2.i.i110.i.i.i.i.i ], [ %255, %"$Document.child.exit.i.i102.i.i.i.i.i" ]
-  %.sroa.214.0..sroa_idx.i.i108.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i107.i.i.i.i.i, i64 32
-  %.sroa.214.0.copyload.i.i109.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i108.i.i.i.i.i, align 8
-  %256 = icmp eq i64 %.sroa.214.0.copyload.i.i109.i.i.i.i.i, 17
-  br i1 %256, label %and.rhs.i.i.i114.i.i.i.i.i, label %merge2.i.i110.i.i.i.i.i
+whilebody.i.i105.i.i.i.i.i:                       ; preds = %"$Document.child.exit.i.i101.i.i.i.i.i", %merge2.i.i109.i.i.i.i.i
+  %child.023.i.i106.i.i.i.i.i = phi ptr [ %247, %merge2.i.i109.i.i.i.i.i ], [ %239, %"$Document.child.exit.i.i101.i.i.i.i.i" ]
+  %.sroa.214.0..sroa_idx.i.i107.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i106.i.i.i.i.i, i64 32
+  %.sroa.214.0.copyload.i.i108.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i107.i.i.i.i.i, align 8
+  %240 = icmp eq i64 %.sroa.214.0.copyload.i.i108.i.i.i.i.i, 17
+  br i1 %240, label %and.rhs.i.i.i113.i.i.i.i.i, label %merge2.i.i109.i.i.i.i.i
 
-and.rhs.i.i.i114.i.i.i.i.i:                       ; preds = %whilebody.i.i106.i.i.i.i.i
-  %257 = getelementptr i8, ptr %child.023.i.i107.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i115.i.i.i.i.i = load i64, ptr %257, align 8
-  %258 = inttoptr i64 %.sroa.013.0.copyload.i.i115.i.i.i.i.i to ptr
-  %bcmp.i.i.i116.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %258, ptr noundef nonnull readonly dereferenceable(17) @"$string.392", i64 17)
-  %259 = icmp eq i32 %bcmp.i.i.i116.i.i.i.i.i, 0
-  br i1 %259, label %and.lhs.true.i117.i.i.i.i.i, label %merge2.i.i110.i.i.i.i.i
+and.rhs.i.i.i113.i.i.i.i.i:                       ; preds = %whilebody.i.i105.i.i.i.i.i
+  %241 = getelementptr i8, ptr %child.023.i.i106.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i114.i.i.i.i.i = load i64, ptr %241, align 8
+  %242 = inttoptr i64 %.sroa.013.0.copyload.i.i114.i.i.i.i.i to ptr
+  %bcmp.i.i.i115.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %242, ptr noundef nonnull readonly dereferenceable(17) @"$string.394", i64 17)
+  %243 = icmp eq i32 %bcmp.i.i.i115.i.i.i.i.i, 0
+  br i1 %243, label %and.lhs.true.i116.i.i.i.i.i, label %merge2.i.i109.i.i.i.i.i
 
-merge2.i.i110.i.i.i.i.i:                          ; preds = %and.rhs.i.i.i114.i.i.i.i.i, %whilebody.i.i106.i.i.i.i.i
-  %260 = getelementptr i8, ptr %child.023.i.i107.i.i.i.i.i, i64 20
-  %child.0.val.i.i111.i.i.i.i.i = load i32, ptr %260, align 4
-  %261 = icmp eq i32 %child.0.val.i.i111.i.i.i.i.i, -1
-  %262 = sext i32 %child.0.val.i.i111.i.i.i.i.i to i64
-  %263 = getelementptr %81, ptr %.val.i.i.i103.i.i.i.i.i, i64 %262
-  %.not17.i.i112.i.i.i.i.i = icmp eq ptr %263, null
-  %or.cond.i113.i.i.i.i.i = or i1 %261, %.not17.i.i112.i.i.i.i.i
-  br i1 %or.cond.i113.i.i.i.i.i, label %then19.i.i.i.i.i, label %whilebody.i.i106.i.i.i.i.i
+merge2.i.i109.i.i.i.i.i:                          ; preds = %and.rhs.i.i.i113.i.i.i.i.i, %whilebody.i.i105.i.i.i.i.i
+  %244 = getelementptr i8, ptr %child.023.i.i106.i.i.i.i.i, i64 20
+  %child.0.val.i.i110.i.i.i.i.i = load i32, ptr %244, align 4
+  %245 = icmp eq i32 %child.0.val.i.i110.i.i.i.i.i, -1
+  %246 = sext i32 %child.0.val.i.i110.i.i.i.i.i to i64
+  %247 = getelementptr %81, ptr %.val.i.i.i102.i.i.i.i.i, i64 %246
+  %.not17.i.i111.i.i.i.i.i = icmp eq ptr %247, null
+  %or.cond.i112.i.i.i.i.i = or i1 %245, %.not17.i.i111.i.i.i.i.i
+  br i1 %or.cond.i112.i.i.i.i.i, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %whilebody.i.i105.i.i.i.i.i
 
-and.lhs.true.i117.i.i.i.i.i:                      ; preds = %and.rhs.i.i.i114.i.i.i.i.i
-  %264 = load i32, ptr %child.023.i.i107.i.i.i.i.i, align 4
-  %265 = icmp eq i32 %264, 0
-  br i1 %265, label %then19.i.i.i.i.i, label %merge18.i.i.i.i.i
+and.lhs.true.i116.i.i.i.i.i:                      ; preds = %and.rhs.i.i.i113.i.i.i.i.i
+  %248 = load i32, ptr %child.023.i.i106.i.i.i.i.i, align 4
+  %249 = icmp eq i32 %248, 0
+  br i1 %249, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %merge18.i.i.i.i.i
 
-then19.i.i.i.i.i:                                 ; preds = %and.lhs.true.i117.i.i.i.i.i, %"$Document.child.exit.i.i102.i.i.i.i.i", %merge.i.i99.i.i.i.i.i, %or.lhs.false.i.i96.i.i.i.i.i, %merge14.i.i.i.i.i, %merge2.i.i110.i.i.i.i.i
-  %266 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 24
-  %267 = load ptr, ptr %266, align 8
-  %.not.i130.i.i.i.i.i = icmp eq ptr %267, null
-  br i1 %.not.i130.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i", label %then.i131.i.i.i.i.i
-
-then.i131.i.i.i.i.i:                              ; preds = %then19.i.i.i.i.i
-  %268 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 16
-  %269 = load ptr, ptr %268, align 8
-  %270 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 32
-  %271 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %267, i64 1024, ptr nonnull @"$string.166", ptr %269, ptr nonnull %270, ptr nonnull @"$string.392")
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i129.i.i.i.i.i)
-  %272 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %267)
-  %spec.select.i.i.i132.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %272, i64 1023)
-  %273 = icmp sgt i64 %272, 0
-  br i1 %273, label %then2.i.i.i135.i.i.i.i.i, label %"$printable.clean.exit.i133.i.i.i.i.i"
-
-then2.i.i.i135.i.i.i.i.i:                         ; preds = %then.i131.i.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i129.i.i.i.i.i, ptr nonnull align 1 %267, i64 %spec.select.i.i.i132.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i133.i.i.i.i.i"
-
-"$printable.clean.exit.i133.i.i.i.i.i":           ; preds = %then2.i.i.i135.i.i.i.i.i, %then.i131.i.i.i.i.i
-  %274 = getelementptr i8, ptr %raw.i.i129.i.i.i.i.i, i64 %spec.select.i.i.i132.i.i.i.i.i
-  store i8 0, ptr %274, align 1
-  %275 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i129.i.i.i.i.i)
-  %276 = ptrtoint ptr %raw.i.i129.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %267, i64 1024, i64 %276, i64 %275)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i129.i.i.i.i.i)
-  br label %"$check_group.exit.thread.i.i.i.i"
-
-merge18.i.i.i.i.i:                                ; preds = %and.lhs.true.i117.i.i.i.i.i
-  %277 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.392", ptr nonnull %inside22.i.i.i.i.i)
-  %.not54.i.i.i.i.i = icmp eq i32 %277, 0
+merge18.i.i.i.i.i:                                ; preds = %and.lhs.true.i116.i.i.i.i.i
+  %250 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.394", ptr nonnull %inside22.i.i.i.i.i)
+  %.not54.i.i.i.i.i = icmp eq i32 %250, 0
   br i1 %.not54.i.i.i.i.i, label %merge24.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge24.i.i.i.i.i:                                ; preds = %merge18.i.i.i.i.i
-  %278 = call fastcc i32 @"$anon (./terra/checkpoint/quantisation.t:147).393"(ptr nonnull %inside22.i.i.i.i.i)
-  %.not55.i.i.i.i.i = icmp eq i32 %278, 0
+  %251 = call fastcc i32 @"$anon (./terra/checkpoint/quantisation.t:147).395"(ptr nonnull %inside22.i.i.i.i.i)
+  %.not55.i.i.i.i.i = icmp eq i32 %251, 0
   br i1 %.not55.i.i.i.i.i, label %"$check_group.exit.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
 
-"$check_group.exit.thread.i.i.i.i":               ; preds = %merge24.i.i.i.i.i, %merge18.i.i.i.i.i, %"$anon (./terra/checkpoint/quantisation.t:147).390.exit.i.i.i.i.i", %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i50.i.i.i.i, %merge.i.i49.i.i.i.i, %merge9.i.i.i.i.i, %merge4.i.i.i.i.i, %then.i52.i.i.i.i, %"$printable.clean.exit.i133.i.i.i.i.i", %then19.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i.i", %then5.i.i.i.i.i
-  %common.ret.op.i46.ph.i.i.i.i = phi i32 [ 2, %"$printable.clean.exit.i133.i.i.i.i.i" ], [ 2, %then19.i.i.i.i.i ], [ 2, %"$printable.clean.exit.i.i.i.i.i.i" ], [ 2, %then5.i.i.i.i.i ], [ %216, %then.i52.i.i.i.i ], [ %241, %merge4.i.i.i.i.i ], [ %249, %"$anon (./terra/checkpoint/quantisation.t:147).390.exit.i.i.i.i.i" ], [ %277, %merge18.i.i.i.i.i ], [ %278, %merge24.i.i.i.i.i ], [ %248, %merge22.i.i.i.i.i.i ], [ %247, %merge17.i.i.i.i.i.i ], [ %246, %merge12.i.i.i.i.i.i ], [ %245, %merge7.i.i.i.i.i.i ], [ %244, %merge2.i.i50.i.i.i.i ], [ %243, %merge.i.i49.i.i.i.i ], [ %242, %merge9.i.i.i.i.i ]
+"$check_group.exit.thread.sink.split.i.i.i.i":    ; preds = %and.lhs.true.i116.i.i.i.i.i, %"$Document.child.exit.i.i101.i.i.i.i.i", %merge.i.i98.i.i.i.i.i, %or.lhs.false.i.i95.i.i.i.i.i, %merge14.i.i.i.i.i, %and.lhs.true.i82.i.i.i.i.i, %"$Document.child.exit.i.i67.i.i.i.i.i", %merge.i.i64.i.i.i.i.i, %or.lhs.false.i.i61.i.i.i.i.i, %merge.i56.i.i.i.i, %merge.i.i.i.i.i14.i.i, %or.lhs.false.i.i.i.i.i12.i.i, %merge6.i68.i.i.i, %merge2.i.i75.i.i.i.i.i, %merge2.i.i109.i.i.i.i.i
+  %"$string.391.sink.i.i.i.i" = phi ptr [ @"$string.394", %merge2.i.i109.i.i.i.i.i ], [ @"$string.391", %merge2.i.i75.i.i.i.i.i ], [ @"$string.391", %and.lhs.true.i82.i.i.i.i.i ], [ @"$string.391", %"$Document.child.exit.i.i67.i.i.i.i.i" ], [ @"$string.391", %merge.i.i64.i.i.i.i.i ], [ @"$string.391", %or.lhs.false.i.i61.i.i.i.i.i ], [ @"$string.391", %merge.i56.i.i.i.i ], [ @"$string.391", %or.lhs.false.i.i.i.i.i12.i.i ], [ @"$string.391", %merge6.i68.i.i.i ], [ @"$string.394", %and.lhs.true.i116.i.i.i.i.i ], [ @"$string.394", %"$Document.child.exit.i.i101.i.i.i.i.i" ], [ @"$string.394", %merge.i.i98.i.i.i.i.i ], [ @"$string.394", %or.lhs.false.i.i95.i.i.i.i.i ], [ @"$string.394", %merge14.i.i.i.i.i ], [ @"$string.391", %merge.i.i.i.i.i14.i.i ]
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull %"$string.391.sink.i.i.i.i")
+  br label %"$check_group.exit.thread.i.i.i.i"
+
+"$check_group.exit.thread.i.i.i.i":               ; preds = %merge24.i.i.i.i.i, %merge18.i.i.i.i.i, %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i", %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i59.i.i.i.i, %merge.i.i58.i.i.i.i, %merge9.i.i.i.i.i, %merge4.i.i.i.i.i, %then.i.i.i.i.i, %"$check_group.exit.thread.sink.split.i.i.i.i"
+  %common.ret.op.i54.ph.i.i.i.i = phi i32 [ 2, %"$check_group.exit.thread.sink.split.i.i.i.i" ], [ %211, %then.i.i.i.i.i ], [ %225, %merge4.i.i.i.i.i ], [ %233, %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i" ], [ %250, %merge18.i.i.i.i.i ], [ %251, %merge24.i.i.i.i.i ], [ %232, %merge22.i.i.i.i.i.i ], [ %231, %merge17.i.i.i.i.i.i ], [ %230, %merge12.i.i.i.i.i.i ], [ %229, %merge7.i.i.i.i.i.i ], [ %228, %merge2.i.i59.i.i.i.i ], [ %227, %merge.i.i58.i.i.i.i ], [ %226, %merge9.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside22.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 "$check_group.exit.i.i.i.i":                      ; preds = %merge24.i.i.i.i.i
-  %279 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.394")
+  %252 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.396")
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside22.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i.i)
-  %.not39.i.i.i.i = icmp eq i32 %279, 0
-  br i1 %.not39.i.i.i.i, label %merge6.i67.i.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i"
+  %.not48.i69.i.i.i = icmp eq i32 %252, 0
+  br i1 %.not48.i69.i.i.i, label %merge10.i.i.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
-merge6.i67.i.i.i:                                 ; preds = %"$check_group.exit.i.i.i.i"
-  %.val.i54.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
-  %.val14.i.i.i.i.i = load ptr, ptr %192, align 8
-  %280 = icmp eq ptr %.val14.i.i.i.i.i, null
-  br i1 %280, label %then.i57.i.i.i.i, label %or.lhs.false.i.i.i55.i.i.i.i
+merge10.i.i.i.i:                                  ; preds = %"$check_group.exit.i.i.i.i"
+  %.val.i61.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
+  %.val14.i.i.i.i.i = load ptr, ptr %181, align 8
+  %253 = icmp eq ptr %.val14.i.i.i.i.i, null
+  br i1 %253, label %then.i64.i.i.i.i, label %or.lhs.false.i.i.i62.i.i.i.i
 
-or.lhs.false.i.i.i55.i.i.i.i:                     ; preds = %merge6.i67.i.i.i
-  %281 = load i32, ptr %.val14.i.i.i.i.i, align 4
-  %.not.i.i.i56.i.i.i.i = icmp eq i32 %281, 6
-  br i1 %.not.i.i.i56.i.i.i.i, label %merge.i.i.i64.i.i.i.i, label %then.i57.i.i.i.i
+or.lhs.false.i.i.i62.i.i.i.i:                     ; preds = %merge10.i.i.i.i
+  %254 = load i32, ptr %.val14.i.i.i.i.i, align 4
+  %.not.i.i.i63.i.i.i.i = icmp eq i32 %254, 6
+  br i1 %.not.i.i.i63.i.i.i.i, label %merge.i.i.i66.i.i.i.i, label %then.i64.i.i.i.i
 
-merge.i.i.i64.i.i.i.i:                            ; preds = %or.lhs.false.i.i.i55.i.i.i.i
-  %282 = getelementptr i8, ptr %.val14.i.i.i.i.i, i64 12
-  %.val.i.i.i65.i.i.i.i = load i32, ptr %282, align 4
-  %283 = icmp eq i32 %.val.i.i.i65.i.i.i.i, -1
-  br i1 %283, label %then.i57.i.i.i.i, label %"$Document.child.exit.i.i.i66.i.i.i.i"
+merge.i.i.i66.i.i.i.i:                            ; preds = %or.lhs.false.i.i.i62.i.i.i.i
+  %255 = getelementptr i8, ptr %.val14.i.i.i.i.i, i64 12
+  %.val.i.i.i67.i.i.i.i = load i32, ptr %255, align 4
+  %256 = icmp eq i32 %.val.i.i.i67.i.i.i.i, -1
+  br i1 %256, label %then.i64.i.i.i.i, label %"$Document.child.exit.i.i.i68.i.i.i.i"
 
-"$Document.child.exit.i.i.i66.i.i.i.i":           ; preds = %merge.i.i.i64.i.i.i.i
-  %.val.i.i.i.i67.i.i.i.i = load ptr, ptr %.val.i54.i.i.i.i, align 8
-  %284 = sext i32 %.val.i.i.i65.i.i.i.i to i64
-  %285 = getelementptr %81, ptr %.val.i.i.i.i67.i.i.i.i, i64 %284
-  %.not1722.i.i.i68.i.i.i.i = icmp eq ptr %285, null
-  br i1 %.not1722.i.i.i68.i.i.i.i, label %then.i57.i.i.i.i, label %whilebody.i.i.i69.i.i.i.i
+"$Document.child.exit.i.i.i68.i.i.i.i":           ; preds = %merge.i.i.i66.i.i.i.i
+  %.val.i.i.i.i69.i.i.i.i = load ptr, ptr %.val.i61.i.i.i.i, align 8
+  %257 = sext i32 %.val.i.i.i67.i.i.i.i to i64
+  %258 = getelementptr %81, ptr %.val.i.i.i.i69.i.i.i.i, i64 %257
+  %.not1722.i.i.i70.i.i.i.i = icmp eq ptr %258, null
+  br i1 %.not1722.i.i.i70.i.i.i.i, label %then.i64.i.i.i.i, label %whilebody.i.i.i71.i.i.i.i
 
-whilebody.i.i.i69.i.i.i.i:                        ; preds = %"$Document.child.exit.i.i.i66.i.i.i.i", %merge2.i.i.i73.i.i.i.i
-  %child.023.i.i.i70.i.i.i.i = phi ptr [ %293, %merge2.i.i.i73.i.i.i.i ], [ %285, %"$Document.child.exit.i.i.i66.i.i.i.i" ]
-  %.sroa.214.0..sroa_idx.i.i.i71.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i70.i.i.i.i, i64 32
-  %.sroa.214.0.copyload.i.i.i72.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i71.i.i.i.i, align 8
-  %286 = icmp eq i64 %.sroa.214.0.copyload.i.i.i72.i.i.i.i, 7
-  br i1 %286, label %and.rhs.i.i.i.i77.i.i.i.i, label %merge2.i.i.i73.i.i.i.i
+whilebody.i.i.i71.i.i.i.i:                        ; preds = %"$Document.child.exit.i.i.i68.i.i.i.i", %merge2.i.i.i75.i.i.i.i
+  %child.023.i.i.i72.i.i.i.i = phi ptr [ %266, %merge2.i.i.i75.i.i.i.i ], [ %258, %"$Document.child.exit.i.i.i68.i.i.i.i" ]
+  %.sroa.214.0..sroa_idx.i.i.i73.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i72.i.i.i.i, i64 32
+  %.sroa.214.0.copyload.i.i.i74.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i73.i.i.i.i, align 8
+  %259 = icmp eq i64 %.sroa.214.0.copyload.i.i.i74.i.i.i.i, 7
+  br i1 %259, label %and.rhs.i.i.i.i79.i.i.i.i, label %merge2.i.i.i75.i.i.i.i
 
-and.rhs.i.i.i.i77.i.i.i.i:                        ; preds = %whilebody.i.i.i69.i.i.i.i
-  %287 = getelementptr i8, ptr %child.023.i.i.i70.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i78.i.i.i.i = load i64, ptr %287, align 8
-  %288 = inttoptr i64 %.sroa.013.0.copyload.i.i.i78.i.i.i.i to ptr
-  %bcmp.i.i.i.i79.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %288, ptr noundef nonnull readonly dereferenceable(7) @"$string.395", i64 7)
-  %289 = icmp eq i32 %bcmp.i.i.i.i79.i.i.i.i, 0
-  br i1 %289, label %and.lhs.true.i.i80.i.i.i.i, label %merge2.i.i.i73.i.i.i.i
+and.rhs.i.i.i.i79.i.i.i.i:                        ; preds = %whilebody.i.i.i71.i.i.i.i
+  %260 = getelementptr i8, ptr %child.023.i.i.i72.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i80.i.i.i.i = load i64, ptr %260, align 8
+  %261 = inttoptr i64 %.sroa.013.0.copyload.i.i.i80.i.i.i.i to ptr
+  %bcmp.i.i.i.i81.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %261, ptr noundef nonnull readonly dereferenceable(7) @"$string.397", i64 7)
+  %262 = icmp eq i32 %bcmp.i.i.i.i81.i.i.i.i, 0
+  br i1 %262, label %and.lhs.true.i.i82.i.i.i.i, label %merge2.i.i.i75.i.i.i.i
 
-merge2.i.i.i73.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i77.i.i.i.i, %whilebody.i.i.i69.i.i.i.i
-  %290 = getelementptr i8, ptr %child.023.i.i.i70.i.i.i.i, i64 20
-  %child.0.val.i.i.i74.i.i.i.i = load i32, ptr %290, align 4
-  %291 = icmp eq i32 %child.0.val.i.i.i74.i.i.i.i, -1
-  %292 = sext i32 %child.0.val.i.i.i74.i.i.i.i to i64
-  %293 = getelementptr %81, ptr %.val.i.i.i.i67.i.i.i.i, i64 %292
-  %.not17.i.i.i75.i.i.i.i = icmp eq ptr %293, null
-  %or.cond.i.i76.i.i.i.i = or i1 %291, %.not17.i.i.i75.i.i.i.i
-  br i1 %or.cond.i.i76.i.i.i.i, label %then.i57.i.i.i.i, label %whilebody.i.i.i69.i.i.i.i
+merge2.i.i.i75.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i79.i.i.i.i, %whilebody.i.i.i71.i.i.i.i
+  %263 = getelementptr i8, ptr %child.023.i.i.i72.i.i.i.i, i64 20
+  %child.0.val.i.i.i76.i.i.i.i = load i32, ptr %263, align 4
+  %264 = icmp eq i32 %child.0.val.i.i.i76.i.i.i.i, -1
+  %265 = sext i32 %child.0.val.i.i.i76.i.i.i.i to i64
+  %266 = getelementptr %81, ptr %.val.i.i.i.i69.i.i.i.i, i64 %265
+  %.not17.i.i.i77.i.i.i.i = icmp eq ptr %266, null
+  %or.cond.i.i78.i.i.i.i = or i1 %264, %.not17.i.i.i77.i.i.i.i
+  br i1 %or.cond.i.i78.i.i.i.i, label %then.i64.i.i.i.i, label %whilebody.i.i.i71.i.i.i.i
 
-and.lhs.true.i.i80.i.i.i.i:                       ; preds = %and.rhs.i.i.i.i77.i.i.i.i
-  %294 = load i32, ptr %child.023.i.i.i70.i.i.i.i, align 4
-  %295 = icmp eq i32 %294, 0
-  br i1 %295, label %then.i57.i.i.i.i, label %merge.i81.i.i.i.i
+and.lhs.true.i.i82.i.i.i.i:                       ; preds = %and.rhs.i.i.i.i79.i.i.i.i
+  %267 = load i32, ptr %child.023.i.i.i72.i.i.i.i, align 4
+  %268 = icmp eq i32 %267, 0
+  br i1 %268, label %then.i64.i.i.i.i, label %merge.i83.i.i.i.i
 
-then.i57.i.i.i.i:                                 ; preds = %and.lhs.true.i.i80.i.i.i.i, %"$Document.child.exit.i.i.i66.i.i.i.i", %merge.i.i.i64.i.i.i.i, %or.lhs.false.i.i.i55.i.i.i.i, %merge6.i67.i.i.i, %merge2.i.i.i73.i.i.i.i
-  %296 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 24
-  %297 = load ptr, ptr %296, align 8
-  %.not.i.i58.i.i.i.i = icmp eq ptr %297, null
-  br i1 %.not.i.i58.i.i.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i", label %then.i.i59.i.i.i.i
-
-then.i.i59.i.i.i.i:                               ; preds = %then.i57.i.i.i.i
-  %298 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 16
-  %299 = load ptr, ptr %298, align 8
-  %300 = getelementptr inbounds i8, ptr %inside.i.i.i.i, i64 32
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %297, i64 1024, ptr nonnull @"$string.166", ptr %299, ptr nonnull %300, ptr nonnull @"$string.395")
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i53.i.i.i.i)
-  %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %297)
-  %spec.select.i.i.i.i60.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
-  %303 = icmp sgt i64 %302, 0
-  br i1 %303, label %then2.i.i.i.i63.i.i.i.i, label %"$printable.clean.exit.i.i61.i.i.i.i"
-
-then2.i.i.i.i63.i.i.i.i:                          ; preds = %then.i.i59.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i53.i.i.i.i, ptr nonnull align 1 %297, i64 %spec.select.i.i.i.i60.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i61.i.i.i.i"
-
-"$printable.clean.exit.i.i61.i.i.i.i":            ; preds = %then2.i.i.i.i63.i.i.i.i, %then.i.i59.i.i.i.i
-  %304 = getelementptr i8, ptr %raw.i.i.i53.i.i.i.i, i64 %spec.select.i.i.i.i60.i.i.i.i
-  store i8 0, ptr %304, align 1
-  %305 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i53.i.i.i.i)
-  %306 = ptrtoint ptr %raw.i.i.i53.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %297, i64 1024, i64 %306, i64 %305)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i53.i.i.i.i)
+then.i64.i.i.i.i:                                 ; preds = %and.lhs.true.i.i82.i.i.i.i, %"$Document.child.exit.i.i.i68.i.i.i.i", %merge.i.i.i66.i.i.i.i, %or.lhs.false.i.i.i62.i.i.i.i, %merge10.i.i.i.i, %merge2.i.i.i75.i.i.i.i
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.397")
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
-merge.i81.i.i.i.i:                                ; preds = %and.lhs.true.i.i80.i.i.i.i
-  %307 = call fastcc i32 @"$NameMatcher.read"(ptr %193, ptr nonnull %child.023.i.i.i70.i.i.i.i, ptr %194, ptr nonnull @"$string.395", ptr nonnull %inside.i.i.i.i)
-  %.not.i82.i.i.i.i = icmp eq i32 %307, 0
-  br i1 %.not.i82.i.i.i.i, label %merge11.i68.i.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i"
+merge.i83.i.i.i.i:                                ; preds = %and.lhs.true.i.i82.i.i.i.i
+  %269 = call fastcc i32 @"$NameMatcher.read"(ptr %182, ptr nonnull %child.023.i.i.i72.i.i.i.i, ptr %183, ptr nonnull @"$string.397", ptr nonnull %inside.i.i.i.i)
+  %.not.i.i.i26.i.i = icmp eq i32 %269, 0
+  br i1 %.not.i.i.i26.i.i, label %merge15.i.i.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
-merge11.i68.i.i.i:                                ; preds = %merge.i81.i.i.i.i
-  %308 = call fastcc ptr @"$Map.find.438"(ptr readonly %193, i64 ptrtoint (ptr @"$string.439" to i64), i64 6)
-  %309 = icmp ne ptr %308, null
-  %310 = zext i1 %309 to i8
-  store i8 %310, ptr %195, align 1
-  %311 = getelementptr i8, ptr %group.0102.i.i.i.i, i64 20
-  %group.0.val.i.i.i.i = load i32, ptr %311, align 4
-  %312 = icmp eq i32 %group.0.val.i.i.i.i, -1
+merge15.i.i.i.i:                                  ; preds = %merge.i83.i.i.i.i
+  %270 = call fastcc ptr @"$Map.find.440"(ptr readonly %182, i64 ptrtoint (ptr @"$string.441" to i64), i64 6)
+  %271 = icmp ne ptr %270, null
+  %272 = zext i1 %271 to i8
+  store i8 %272, ptr %184, align 1
+  %273 = getelementptr i8, ptr %group.0126.i.i.i.i, i64 20
+  %group.0.val.i.i.i.i = load i32, ptr %273, align 4
+  %274 = icmp eq i32 %group.0.val.i.i.i.i, -1
   %inside.val.pre.i.i.i = load ptr, ptr %inside.i.i.i, align 8
-  br i1 %312, label %merge11.i.i.i, label %"$Document.next.exit.i.i.i.i"
+  br i1 %274, label %merge11.i.i.i, label %"$Document.next.exit.i.i.i.i"
 
-"$Document.next.exit.i.i.i.i":                    ; preds = %merge11.i68.i.i.i
-  %.val.i84.i.i.i.i = load ptr, ptr %inside.val.pre.i.i.i, align 8
-  %313 = sext i32 %group.0.val.i.i.i.i to i64
-  %314 = getelementptr %81, ptr %.val.i84.i.i.i.i, i64 %313
-  %.not38.i.i.i.i = icmp eq ptr %314, null
-  br i1 %.not38.i.i.i.i, label %merge11.i.i.i, label %whilebody.i.i.i.i
+"$Document.next.exit.i.i.i.i":                    ; preds = %merge15.i.i.i.i
+  %.val.i85.i.i.i.i = load ptr, ptr %inside.val.pre.i.i.i, align 8
+  %275 = sext i32 %group.0.val.i.i.i.i to i64
+  %276 = getelementptr %81, ptr %.val.i85.i.i.i.i, i64 %275
+  %.not46.i70.i.i.i = icmp eq ptr %276, null
+  br i1 %.not46.i70.i.i.i, label %merge11.i.i.i, label %whilebody.i.i.i.i
 
-"$Quantisation.read_groups.exit.thread.i.i.i":    ; preds = %merge.i81.i.i.i.i, %"$check_group.exit.i.i.i.i", %"$printable.clean.exit.i.i61.i.i.i.i", %then.i57.i.i.i.i, %"$check_group.exit.thread.i.i.i.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i", %then.i45.i.i.i
-  %common.ret.op.i46.ph.i.i.i = phi i32 [ 2, %then.i57.i.i.i.i ], [ 2, %"$printable.clean.exit.i.i61.i.i.i.i" ], [ %common.ret.op.i46.ph.i.i.i.i, %"$check_group.exit.thread.i.i.i.i" ], [ 2, %"$printable.clean.exit.i.i.i.i.i" ], [ 2, %then.i45.i.i.i ], [ 2, %then2.i.i.i.i ], [ %279, %"$check_group.exit.i.i.i.i" ], [ %307, %merge.i81.i.i.i.i ]
+"$Quantisation.read_groups.exit.thread.i.i.i":    ; preds = %merge.i83.i.i.i.i, %"$check_group.exit.i.i.i.i", %then.i64.i.i.i.i, %"$check_group.exit.thread.i.i.i.i", %then7.i.i.i.i, %then2.i.i.i.i, %then.i45.i.i.i
+  %common.ret.op.i46.ph.i.i.i = phi i32 [ 2, %then.i64.i.i.i.i ], [ %common.ret.op.i54.ph.i.i.i.i, %"$check_group.exit.thread.i.i.i.i" ], [ 2, %then7.i.i.i.i ], [ 2, %then2.i.i.i.i ], [ 2, %then.i45.i.i.i ], [ %252, %"$check_group.exit.i.i.i.i" ], [ %269, %merge.i83.i.i.i.i ]
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %name.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %all.i.i.i.i)
   br label %"$Quantisation.read.exit.i.i"
 
-merge11.i.i.i:                                    ; preds = %"$Document.next.exit.i.i.i.i", %merge11.i68.i.i.i
+merge11.i.i.i:                                    ; preds = %"$Document.next.exit.i.i.i.i", %merge15.i.i.i.i
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %name.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %all.i.i.i.i)
   %inside.val42.i.i.i = load ptr, ptr %129, align 8
-  %315 = icmp eq ptr %inside.val42.i.i.i, null
-  br i1 %315, label %"$Quantisation.read.exit.i.i", label %or.lhs.false.i.i.i27.i.i
+  %277 = icmp eq ptr %inside.val42.i.i.i, null
+  br i1 %277, label %"$Quantisation.read.exit.i.i", label %or.lhs.false.i.i.i27.i.i
 
 or.lhs.false.i.i.i27.i.i:                         ; preds = %merge11.i.i.i
-  %316 = load i32, ptr %inside.val42.i.i.i, align 4
-  %.not.i.i69.i.i.i = icmp eq i32 %316, 6
-  br i1 %.not.i.i69.i.i.i, label %merge.i.i.i28.i.i, label %"$Quantisation.read.exit.i.i"
+  %278 = load i32, ptr %inside.val42.i.i.i, align 4
+  %.not.i.i71.i.i.i = icmp eq i32 %278, 6
+  br i1 %.not.i.i71.i.i.i, label %merge.i.i.i28.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge.i.i.i28.i.i:                                ; preds = %or.lhs.false.i.i.i27.i.i
-  %317 = getelementptr i8, ptr %inside.val42.i.i.i, i64 12
-  %.val.i.i.i29.i.i = load i32, ptr %317, align 4
-  %318 = icmp eq i32 %.val.i.i.i29.i.i, -1
-  br i1 %318, label %"$Quantisation.read.exit.i.i", label %"$Document.child.exit.i.i.i30.i.i"
+  %279 = getelementptr i8, ptr %inside.val42.i.i.i, i64 12
+  %.val.i.i.i29.i.i = load i32, ptr %279, align 4
+  %280 = icmp eq i32 %.val.i.i.i29.i.i, -1
+  br i1 %280, label %"$Quantisation.read.exit.i.i", label %"$Document.child.exit.i.i.i30.i.i"
 
 "$Document.child.exit.i.i.i30.i.i":               ; preds = %merge.i.i.i28.i.i
-  %.val.i.i.i71.i.i.i = load ptr, ptr %inside.val.pre.i.i.i, align 8
-  %319 = sext i32 %.val.i.i.i29.i.i to i64
-  %320 = getelementptr %81, ptr %.val.i.i.i71.i.i.i, i64 %319
-  %.not1722.i.i.i.i.i = icmp eq ptr %320, null
+  %.val.i.i.i73.i.i.i = load ptr, ptr %inside.val.pre.i.i.i, align 8
+  %281 = sext i32 %.val.i.i.i29.i.i to i64
+  %282 = getelementptr %81, ptr %.val.i.i.i73.i.i.i, i64 %281
+  %.not1722.i.i.i.i.i = icmp eq ptr %282, null
   br i1 %.not1722.i.i.i.i.i, label %"$Quantisation.read.exit.i.i", label %whilebody.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %"$Document.child.exit.i.i.i30.i.i", %merge2.i.i.i31.i.i
-  %child.023.i.i.i.i.i = phi ptr [ %328, %merge2.i.i.i31.i.i ], [ %320, %"$Document.child.exit.i.i.i30.i.i" ]
+  %child.023.i.i.i.i.i = phi ptr [ %290, %merge2.i.i.i31.i.i ], [ %282, %"$Document.child.exit.i.i.i30.i.i" ]
   %.sroa.214.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i, align 8
-  %321 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i, 6
-  br i1 %321, label %and.rhs.i.i.i.i.i.i, label %merge2.i.i.i31.i.i
+  %283 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i, 6
+  br i1 %283, label %and.rhs.i.i.i.i.i.i, label %merge2.i.i.i31.i.i
 
 and.rhs.i.i.i.i.i.i:                              ; preds = %whilebody.i.i.i.i.i
-  %322 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i = load i64, ptr %322, align 8
-  %323 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %323, ptr noundef nonnull readonly dereferenceable(6) @"$string.440", i64 6)
-  %324 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %324, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i31.i.i
+  %284 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i = load i64, ptr %284, align 8
+  %285 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %285, ptr noundef nonnull readonly dereferenceable(6) @"$string.442", i64 6)
+  %286 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
+  br i1 %286, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i31.i.i
 
 merge2.i.i.i31.i.i:                               ; preds = %and.rhs.i.i.i.i.i.i, %whilebody.i.i.i.i.i
-  %325 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i.i = load i32, ptr %325, align 4
-  %326 = icmp eq i32 %child.0.val.i.i.i.i.i, -1
-  %327 = sext i32 %child.0.val.i.i.i.i.i to i64
-  %328 = getelementptr %81, ptr %.val.i.i.i71.i.i.i, i64 %327
-  %.not17.i.i.i.i.i = icmp eq ptr %328, null
-  %or.cond.i72.i.i.i = or i1 %326, %.not17.i.i.i.i.i
-  br i1 %or.cond.i72.i.i.i, label %"$Quantisation.read.exit.i.i", label %whilebody.i.i.i.i.i
+  %287 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i.i = load i32, ptr %287, align 4
+  %288 = icmp eq i32 %child.0.val.i.i.i.i.i, -1
+  %289 = sext i32 %child.0.val.i.i.i.i.i to i64
+  %290 = getelementptr %81, ptr %.val.i.i.i73.i.i.i, i64 %289
+  %.not17.i.i.i.i.i = icmp eq ptr %290, null
+  %or.cond.i74.i.i.i = or i1 %288, %.not17.i.i.i.i.i
+  br i1 %or.cond.i74.i.i.i, label %"$Quantisation.read.exit.i.i", label %whilebody.i.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i
-  %329 = load i32, ptr %child.023.i.i.i.i.i, align 4
-  %330 = icmp eq i32 %329, 0
-  br i1 %330, label %"$Quantisation.read.exit.i.i", label %merge15.i.i.i
+  %291 = load i32, ptr %child.023.i.i.i.i.i, align 4
+  %292 = icmp eq i32 %291, 0
+  br i1 %292, label %"$Quantisation.read.exit.i.i", label %merge15.i.i.i
 
 merge15.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i
-  %331 = getelementptr i8, ptr %0, i64 264
-  %332 = call fastcc i32 @"$NameMatcher.read"(ptr %331, ptr nonnull %child.023.i.i.i.i.i, ptr %194, ptr nonnull @"$string.440", ptr nonnull %inside.i.i.i)
-  %.not41.i.i.i = icmp eq i32 %332, 0
+  %293 = getelementptr i8, ptr %0, i64 264
+  %294 = call fastcc i32 @"$NameMatcher.read"(ptr %293, ptr nonnull %child.023.i.i.i.i.i, ptr %183, ptr nonnull @"$string.442", ptr nonnull %inside.i.i.i)
+  %.not41.i.i.i = icmp eq i32 %294, 0
   br i1 %.not41.i.i.i, label %merge20.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge20.i.i.i:                                    ; preds = %merge15.i.i.i
-  %333 = call fastcc ptr @"$Map.find.438"(ptr readonly %331, i64 ptrtoint (ptr @"$string.439" to i64), i64 6)
-  %334 = icmp ne ptr %333, null
-  %335 = zext i1 %334 to i8
-  %336 = getelementptr i8, ptr %0, i64 258
-  store i8 %335, ptr %336, align 1
+  %295 = call fastcc ptr @"$Map.find.440"(ptr readonly %293, i64 ptrtoint (ptr @"$string.441" to i64), i64 6)
+  %296 = icmp ne ptr %295, null
+  %297 = zext i1 %296 to i8
+  %298 = getelementptr i8, ptr %0, i64 258
+  store i8 %297, ptr %298, align 1
   br label %"$Quantisation.read.exit.i.i"
 
 "$Quantisation.read.exit.i.i":                    ; preds = %merge2.i.i.i31.i.i, %merge20.i.i.i, %merge15.i.i.i, %and.lhs.true.i.i.i.i, %"$Document.child.exit.i.i.i30.i.i", %merge.i.i.i28.i.i, %or.lhs.false.i.i.i27.i.i, %merge11.i.i.i, %"$Quantisation.read_groups.exit.thread.i.i.i", %"$check_method.exit.i.i.i", %merge16.i.i.i.i, %merge11.i.i.i.i, %merge6.i.i.i.i, %merge1.i.i.i.i, %merge.i.i11.i.i, %then.i.i.i.i, %merge.i10.i.i, %merge.i.i
-  %common.ret.op.i9.i.i = phi i32 [ 0, %merge20.i.i.i ], [ 0, %merge.i10.i.i ], [ %128, %merge.i.i ], [ %152, %"$check_method.exit.i.i.i" ], [ %332, %merge15.i.i.i ], [ %common.ret.op.i46.ph.i.i.i, %"$Quantisation.read_groups.exit.thread.i.i.i" ], [ %151, %merge16.i.i.i.i ], [ %150, %merge11.i.i.i.i ], [ %149, %merge6.i.i.i.i ], [ %148, %merge1.i.i.i.i ], [ %147, %merge.i.i11.i.i ], [ 4, %then.i.i.i.i ], [ 0, %or.lhs.false.i.i.i27.i.i ], [ 0, %merge11.i.i.i ], [ 0, %"$Document.child.exit.i.i.i30.i.i" ], [ 0, %merge.i.i.i28.i.i ], [ 0, %and.lhs.true.i.i.i.i ], [ 0, %merge2.i.i.i31.i.i ]
+  %common.ret.op.i9.i.i = phi i32 [ 0, %merge20.i.i.i ], [ 0, %merge.i10.i.i ], [ %128, %merge.i.i ], [ %152, %"$check_method.exit.i.i.i" ], [ %294, %merge15.i.i.i ], [ %common.ret.op.i46.ph.i.i.i, %"$Quantisation.read_groups.exit.thread.i.i.i" ], [ %151, %merge16.i.i.i.i ], [ %150, %merge11.i.i.i.i ], [ %149, %merge6.i.i.i.i ], [ %148, %merge1.i.i.i.i ], [ %147, %merge.i.i11.i.i ], [ 4, %then.i.i.i.i ], [ 0, %or.lhs.false.i.i.i27.i.i ], [ 0, %merge11.i.i.i ], [ 0, %"$Document.child.exit.i.i.i30.i.i" ], [ 0, %merge.i.i.i28.i.i ], [ 0, %and.lhs.true.i.i.i.i ], [ 0, %merge2.i.i.i31.i.i ]
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i)
   br label %"$Model.parse_config.exit.i"
 
 "$Model.parse_config.exit.i":                     ; preds = %"$Quantisation.read.exit.i.i", %"$config.parse.exit.i.i", %"$config.parse.exit.thread.i.i"
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i9.i.i, %"$Quantisation.read.exit.i.i" ], [ %125, %"$config.parse.exit.i.i" ], [ %common.ret.op.i.ph.i.i, %"$config.parse.exit.thread.i.i" ]
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %from.i.i)
-  %337 = load ptr, ptr %document.i, align 8
-  call void @free(ptr %337)
+  %299 = load ptr, ptr %document.i, align 8
+  call void @free(ptr %299)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %document.i, i8 0, i64 24, i1 false)
-  %338 = getelementptr inbounds i8, ptr %document.i, i64 24
-  %.pr.i.i.i = load ptr, ptr %338, align 8
+  %300 = getelementptr inbounds i8, ptr %document.i, i64 24
+  %.pr.i.i.i = load ptr, ptr %300, align 8
   %.not4.i.i.i = icmp eq ptr %.pr.i.i.i, null
   br i1 %.not4.i.i.i, label %"$anon (./terra/checkpoint/model.t:77).exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Model.parse_config.exit.i", %whilebody.i.i.i
-  %339 = phi ptr [ %340, %whilebody.i.i.i ], [ %.pr.i.i.i, %"$Model.parse_config.exit.i" ]
-  %340 = load ptr, ptr %339, align 8
-  call void @free(ptr nonnull %339)
-  store ptr %340, ptr %338, align 8
-  %.not.i.i9.i = icmp eq ptr %340, null
+  %301 = phi ptr [ %302, %whilebody.i.i.i ], [ %.pr.i.i.i, %"$Model.parse_config.exit.i" ]
+  %302 = load ptr, ptr %301, align 8
+  call void @free(ptr nonnull %301)
+  store ptr %302, ptr %300, align 8
+  %.not.i.i9.i = icmp eq ptr %302, null
   br i1 %.not.i.i9.i, label %"$anon (./terra/checkpoint/model.t:77).exit", label %whilebody.i.i.i
 
 "$anon (./terra/checkpoint/model.t:77).exit":     ; preds = %whilebody.i.i.i, %"$Model.parse_config.exit.i"
-  %341 = load ptr, ptr %9, align 8
-  call void @free(ptr %341)
+  %303 = load ptr, ptr %9, align 8
+  call void @free(ptr %303)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %9, i8 0, i64 24, i1 false)
-  %342 = getelementptr inbounds i8, ptr %document.i, i64 72
-  %343 = load ptr, ptr %342, align 8
-  call void @free(ptr %343)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %342, i8 0, i64 24, i1 false)
-  %344 = load ptr, ptr %file.i, align 8
-  call void @free(ptr %344)
+  %304 = getelementptr inbounds i8, ptr %document.i, i64 72
+  %305 = load ptr, ptr %304, align 8
+  call void @free(ptr %305)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %304, i8 0, i64 24, i1 false)
+  %306 = load ptr, ptr %file.i, align 8
+  call void @free(ptr %306)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i)
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/model.t:77).exit.thread", %"$anon (./terra/checkpoint/model.t:77).exit", %merge, %or.lhs.false4, %or.lhs.false, %"$anon (./terra/checkpoint/model.t:77).443.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i20, %"$anon (./terra/checkpoint/model.t:77).443.exit" ], [ 0, %or.lhs.false ], [ 0, %or.lhs.false4 ], [ 0, %merge ], [ %common.ret.op.i.i, %"$anon (./terra/checkpoint/model.t:77).exit" ], [ %4, %"$anon (./terra/checkpoint/model.t:77).exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/model.t:77).exit.thread", %"$anon (./terra/checkpoint/model.t:77).exit", %merge, %or.lhs.false4, %or.lhs.false, %"$anon (./terra/checkpoint/model.t:77).445.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i20, %"$anon (./terra/checkpoint/model.t:77).445.exit" ], [ 0, %or.lhs.false ], [ 0, %or.lhs.false4 ], [ 0, %merge ], [ %common.ret.op.i.i, %"$anon (./terra/checkpoint/model.t:77).exit" ], [ %4, %"$anon (./terra/checkpoint/model.t:77).exit.thread" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$anon (./terra/checkpoint/model.t:77).exit"
-  %345 = getelementptr i8, ptr %0, i64 256
-  %346 = load i8, ptr %345, align 1
-  %347 = trunc i8 %346 to i1
-  br i1 %347, label %common.ret, label %or.lhs.false4
+  %307 = getelementptr i8, ptr %0, i64 256
+  %308 = load i8, ptr %307, align 1
+  %309 = trunc i8 %308 to i1
+  br i1 %309, label %common.ret, label %or.lhs.false4
 
 or.lhs.false:                                     ; preds = %or.lhs.false4
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i)
-  %348 = call i32 @stat(ptr nonnull readonly %355, ptr nonnull %info.i.i)
-  %.not.i.i14 = icmp eq i32 %348, 0
-  %349 = getelementptr inbounds i8, ptr %info.i.i, i64 24
-  %350 = load i32, ptr %349, align 8
-  %351 = and i32 %350, 61440
+  %310 = call i32 @stat(ptr nonnull readonly %317, ptr nonnull %info.i.i)
+  %.not.i.i14 = icmp eq i32 %310, 0
+  %311 = getelementptr inbounds i8, ptr %info.i.i, i64 24
+  %312 = load i32, ptr %311, align 8
+  %313 = and i32 %312, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i)
-  %352 = icmp ne i32 %351, 0
-  %353 = select i1 %.not.i.i14, i1 %352, i1 false
-  br i1 %353, label %merge1, label %common.ret
+  %314 = icmp ne i32 %313, 0
+  %315 = select i1 %.not.i.i14, i1 %314, i1 false
+  br i1 %315, label %merge1, label %common.ret
 
 or.lhs.false4:                                    ; preds = %merge
-  %354 = getelementptr i8, ptr %0, i64 24
-  %355 = load ptr, ptr %354, align 8
-  %356 = icmp eq ptr %355, null
-  br i1 %356, label %common.ret, label %or.lhs.false
+  %316 = getelementptr i8, ptr %0, i64 24
+  %317 = load ptr, ptr %316, align 8
+  %318 = icmp eq ptr %317, null
+  br i1 %318, label %common.ret, label %or.lhs.false
 
 merge1:                                           ; preds = %or.lhs.false
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %document.i17)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %file.i18)
-  %357 = load ptr, ptr %354, align 8
-  %358 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i18, ptr %357, ptr %1)
-  %.not.i19 = icmp eq i32 %358, 0
-  br i1 %.not.i19, label %merge.i21, label %"$anon (./terra/checkpoint/model.t:77).443.exit"
+  %319 = load ptr, ptr %316, align 8
+  %320 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i18, ptr %319, ptr %1)
+  %.not.i19 = icmp eq i32 %320, 0
+  br i1 %.not.i19, label %merge.i21, label %"$anon (./terra/checkpoint/model.t:77).445.exit"
 
 merge.i21:                                        ; preds = %merge1
-  %359 = getelementptr inbounds i8, ptr %document.i17, i64 32
+  %321 = getelementptr inbounds i8, ptr %document.i17, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %document.i17, i8 0, i64 32, i1 false)
-  %360 = call i64 @getauxval(i64 25)
-  %361 = inttoptr i64 %360 to ptr
-  %362 = load <2 x i64>, ptr %361, align 8
-  store <2 x i64> %362, ptr %359, align 8
-  %363 = getelementptr inbounds i8, ptr %document.i17, i64 48
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(48) %363, i8 0, i64 48, i1 false)
+  %322 = call i64 @getauxval(i64 25)
+  %323 = inttoptr i64 %322 to ptr
+  %324 = load <2 x i64>, ptr %323, align 8
+  store <2 x i64> %324, ptr %321, align 8
+  %325 = getelementptr inbounds i8, ptr %document.i17, i64 48
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(48) %325, i8 0, i64 48, i1 false)
   %file.val.i26 = load ptr, ptr %file.i18, align 8
-  %364 = getelementptr inbounds i8, ptr %file.i18, i64 8
-  %file.val8.i27 = load i64, ptr %364, align 8
-  %365 = ptrtoint ptr %file.val.i26 to i64
-  %366 = load ptr, ptr %354, align 8
-  %367 = call fastcc i32 @"$Document.parse"(ptr nonnull %document.i17, i64 %365, i64 %file.val8.i27, ptr %366, ptr %1)
-  %.not.i.i28 = icmp eq i32 %367, 0
+  %326 = getelementptr inbounds i8, ptr %file.i18, i64 8
+  %file.val8.i27 = load i64, ptr %326, align 8
+  %327 = ptrtoint ptr %file.val.i26 to i64
+  %328 = load ptr, ptr %316, align 8
+  %329 = call fastcc i32 @"$Document.parse"(ptr nonnull %document.i17, i64 %327, i64 %file.val8.i27, ptr %328, ptr %1)
+  %.not.i.i28 = icmp eq i32 %329, 0
   br i1 %.not.i.i28, label %merge.i.i35, label %"$Model.check_side_file.exit.i"
 
 merge.i.i35:                                      ; preds = %merge.i21
-  %368 = load ptr, ptr %354, align 8
+  %330 = load ptr, ptr %316, align 8
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %inside.i.i.i15)
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %from.i.i.i16)
   %.val.i.i.i.i36 = load ptr, ptr %document.i17, align 8, !noalias !61
@@ -20155,60 +20137,60 @@ merge.i.i35:                                      ; preds = %merge.i21
   %.sroa.2.0.from.sroa_idx.i.i.i37 = getelementptr inbounds i8, ptr %from.i.i.i16, i64 8
   store ptr %.val.i.i.i.i36, ptr %.sroa.2.0.from.sroa_idx.i.i.i37, align 8
   %.sroa.3.0.from.sroa_idx.i.i.i38 = getelementptr inbounds i8, ptr %from.i.i.i16, i64 16
-  store ptr %368, ptr %.sroa.3.0.from.sroa_idx.i.i.i38, align 8
+  store ptr %330, ptr %.sroa.3.0.from.sroa_idx.i.i.i38, align 8
   %.sroa.4.0.from.sroa_idx.i.i.i39 = getelementptr inbounds i8, ptr %from.i.i.i16, i64 24
   store ptr %1, ptr %.sroa.4.0.from.sroa_idx.i.i.i39, align 8
   %.sroa.5.0.from.sroa_idx.i.i.i40 = getelementptr inbounds i8, ptr %from.i.i.i16, i64 32
   store i8 0, ptr %.sroa.5.0.from.sroa_idx.i.i.i40, align 8
-  %369 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i.i16, ptr nonnull @"$string.275", ptr nonnull %inside.i.i.i15)
-  %.not.i.i.i41 = icmp eq i32 %369, 0
+  %331 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i.i16, ptr nonnull @"$string.276", ptr nonnull %inside.i.i.i15)
+  %.not.i.i.i41 = icmp eq i32 %331, 0
   br i1 %.not.i.i.i41, label %merge.i.i.i42, label %"$quantisation.check_side_file.exit.i.i"
 
 merge.i.i.i42:                                    ; preds = %merge.i.i35
-  %370 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.444")
-  %.not10.i.i.i = icmp eq i32 %370, 0
+  %332 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.446")
+  %.not10.i.i.i = icmp eq i32 %332, 0
   br i1 %.not10.i.i.i, label %merge2.i.i.i, label %"$quantisation.check_side_file.exit.i.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i42
-  %371 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.445")
+  %333 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.447")
   br label %"$quantisation.check_side_file.exit.i.i"
 
 "$quantisation.check_side_file.exit.i.i":         ; preds = %merge2.i.i.i, %merge.i.i.i42, %merge.i.i35
-  %common.ret.op.i.i.i = phi i32 [ %371, %merge2.i.i.i ], [ %369, %merge.i.i35 ], [ %370, %merge.i.i.i42 ]
+  %common.ret.op.i.i.i = phi i32 [ %333, %merge2.i.i.i ], [ %331, %merge.i.i35 ], [ %332, %merge.i.i.i42 ]
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i15)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %from.i.i.i16)
   br label %"$Model.check_side_file.exit.i"
 
 "$Model.check_side_file.exit.i":                  ; preds = %"$quantisation.check_side_file.exit.i.i", %merge.i21
-  %common.ret.op.i.i29 = phi i32 [ %common.ret.op.i.i.i, %"$quantisation.check_side_file.exit.i.i" ], [ %367, %merge.i21 ]
-  %372 = load ptr, ptr %document.i17, align 8
-  call void @free(ptr %372)
+  %common.ret.op.i.i29 = phi i32 [ %common.ret.op.i.i.i, %"$quantisation.check_side_file.exit.i.i" ], [ %329, %merge.i21 ]
+  %334 = load ptr, ptr %document.i17, align 8
+  call void @free(ptr %334)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %document.i17, i8 0, i64 24, i1 false)
-  %373 = getelementptr inbounds i8, ptr %document.i17, i64 24
-  %.pr.i.i.i30 = load ptr, ptr %373, align 8
+  %335 = getelementptr inbounds i8, ptr %document.i17, i64 24
+  %.pr.i.i.i30 = load ptr, ptr %335, align 8
   %.not4.i.i.i31 = icmp eq ptr %.pr.i.i.i30, null
   br i1 %.not4.i.i.i31, label %"$Document.free.exit.i34", label %whilebody.i.i.i32
 
 whilebody.i.i.i32:                                ; preds = %"$Model.check_side_file.exit.i", %whilebody.i.i.i32
-  %374 = phi ptr [ %375, %whilebody.i.i.i32 ], [ %.pr.i.i.i30, %"$Model.check_side_file.exit.i" ]
-  %375 = load ptr, ptr %374, align 8
-  call void @free(ptr nonnull %374)
-  store ptr %375, ptr %373, align 8
-  %.not.i.i9.i33 = icmp eq ptr %375, null
+  %336 = phi ptr [ %337, %whilebody.i.i.i32 ], [ %.pr.i.i.i30, %"$Model.check_side_file.exit.i" ]
+  %337 = load ptr, ptr %336, align 8
+  call void @free(ptr nonnull %336)
+  store ptr %337, ptr %335, align 8
+  %.not.i.i9.i33 = icmp eq ptr %337, null
   br i1 %.not.i.i9.i33, label %"$Document.free.exit.i34", label %whilebody.i.i.i32
 
 "$Document.free.exit.i34":                        ; preds = %whilebody.i.i.i32, %"$Model.check_side_file.exit.i"
-  %376 = load ptr, ptr %363, align 8
-  call void @free(ptr %376)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %363, i8 0, i64 24, i1 false)
-  %377 = getelementptr inbounds i8, ptr %document.i17, i64 72
-  %378 = load ptr, ptr %377, align 8
-  call void @free(ptr %378)
+  %338 = load ptr, ptr %325, align 8
+  call void @free(ptr %338)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %325, i8 0, i64 24, i1 false)
+  %339 = getelementptr inbounds i8, ptr %document.i17, i64 72
+  %340 = load ptr, ptr %339, align 8
+  call void @free(ptr %340)
   call void @free(ptr %file.val.i26)
-  br label %"$anon (./terra/checkpoint/model.t:77).443.exit"
+  br label %"$anon (./terra/checkpoint/model.t:77).445.exit"
 
-"$anon (./terra/checkpoint/model.t:77).443.exit": ; preds = %merge1, %"$Document.free.exit.i34"
-  %common.ret.op.i20 = phi i32 [ %common.ret.op.i.i29, %"$Document.free.exit.i34" ], [ %358, %merge1 ]
+"$anon (./terra/checkpoint/model.t:77).445.exit": ; preds = %merge1, %"$Document.free.exit.i34"
+  %common.ret.op.i20 = phi i32 [ %common.ret.op.i.i29, %"$Document.free.exit.i34" ], [ %320, %merge1 ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i17)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i18)
   br label %common.ret
@@ -23495,7 +23477,6 @@ merge:                                            ; preds = %or.lhs.false
 ; Function Attrs: nofree nounwind
 define internal fastcc range(i32 0, 5) i32 @"$ConfigReader.expect_string"(ptr %0, ptr %1, ptr %2) unnamed_addr #0 {
 entry:
-  %raw.i.i = alloca [1024 x i8], align 1
   %supported = alloca [96 x i8], align 1
   %.val = load ptr, ptr %0, align 8
   %3 = getelementptr i8, ptr %0, i64 8
@@ -23577,65 +23558,39 @@ and.lhs.true.i:                                   ; preds = %and.rhs.i.i.i, %whi
     i32 4, label %merge1
   ]
 
-common.ret:                                       ; preds = %and.rhs.i.i, %"$printable.clean.exit.i", %then, %"$text.equals.exit", %then6, %then2
-  %common.ret.op = phi i32 [ 2, %then2 ], [ 4, %then6 ], [ 0, %"$text.equals.exit" ], [ 2, %then ], [ 2, %"$printable.clean.exit.i" ], [ 0, %and.rhs.i.i ]
+common.ret:                                       ; preds = %and.rhs.i.i, %"$text.equals.exit", %then6, %then2, %then
+  %common.ret.op = phi i32 [ 2, %then ], [ 2, %then2 ], [ 4, %then6 ], [ 0, %"$text.equals.exit" ], [ 0, %and.rhs.i.i ]
   ret i32 %common.ret.op
 
 then:                                             ; preds = %merge2.i.i, %merge2.i.us.i, %and.lhs.true.i, %or.lhs.false.i.i, %entry, %"$Document.child.exit.i.i", %merge.i.i
-  %26 = getelementptr i8, ptr %0, i64 24
-  %27 = load ptr, ptr %26, align 8
-  %.not.i = icmp eq ptr %27, null
-  br i1 %.not.i, label %common.ret, label %then.i
-
-then.i:                                           ; preds = %then
-  %28 = getelementptr i8, ptr %0, i64 16
-  %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr i8, ptr %0, i64 32
-  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.166", ptr %29, ptr %30, ptr %1)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %32 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %32, i64 1023)
-  %33 = icmp sgt i64 %32, 0
-  br i1 %33, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %27, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then.i
-  %34 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %34, align 1
-  %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %36 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %27, i64 1024, i64 %36, i64 %35)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
+  tail call fastcc void @"$ConfigReader.missing"(ptr nonnull %0, ptr %1)
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.168", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.169", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
-  %37 = getelementptr i8, ptr %.us-phi.i, i64 40
-  %.sroa.0.0.copyload = load i64, ptr %37, align 8
+  %26 = getelementptr i8, ptr %.us-phi.i, i64 40
+  %.sroa.0.0.copyload = load i64, ptr %26, align 8
   %.sroa.2.0..sroa_idx = getelementptr i8, ptr %.us-phi.i, i64 48
   %.sroa.2.0.copyload = load i64, ptr %.sroa.2.0..sroa_idx, align 8
-  %38 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %2)
-  %39 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %40 = icmp eq i64 %38, %.sroa.2.0.copyload
-  br i1 %40, label %and.rhs.i.i, label %then6
+  %27 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %2)
+  %28 = inttoptr i64 %.sroa.0.0.copyload to ptr
+  %29 = icmp eq i64 %27, %.sroa.2.0.copyload
+  br i1 %29, label %and.rhs.i.i, label %then6
 
 and.rhs.i.i:                                      ; preds = %merge1
-  %41 = icmp eq i64 %.sroa.2.0.copyload, 0
-  br i1 %41, label %common.ret, label %"$text.equals.exit"
+  %30 = icmp eq i64 %.sroa.2.0.copyload, 0
+  br i1 %30, label %common.ret, label %"$text.equals.exit"
 
 "$text.equals.exit":                              ; preds = %and.rhs.i.i
-  %bcmp.i.i = tail call i32 @bcmp(ptr %39, ptr readonly %2, i64 %.sroa.2.0.copyload)
-  %42 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %42, label %common.ret, label %then6
+  %bcmp.i.i = tail call i32 @bcmp(ptr %28, ptr readonly %2, i64 %.sroa.2.0.copyload)
+  %31 = icmp eq i32 %bcmp.i.i, 0
+  br i1 %31, label %common.ret, label %then6
 
 then6:                                            ; preds = %merge1, %"$text.equals.exit"
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 96, ptr nonnull @"$string.169", ptr %2)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 96, ptr nonnull @"$string.170", ptr %2)
   call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull %supported)
   br label %common.ret
 }
@@ -23725,6 +23680,236 @@ and.lhs.true:                                     ; preds = %and.rhs.i.i, %while
 }
 
 ; Function Attrs: nofree nounwind
+define internal fastcc void @"$ConfigReader.missing"(ptr %0, ptr %1) unnamed_addr #0 {
+entry:
+  %raw.i25 = alloca [1024 x i8], align 1
+  %raw.i = alloca [1024 x i8], align 1
+  %.val = load ptr, ptr %0, align 8
+  %2 = getelementptr i8, ptr %0, i64 8
+  %.val24 = load ptr, ptr %2, align 8
+  %3 = icmp eq ptr %.val24, null
+  br i1 %3, label %merge, label %or.lhs.false.i.i
+
+or.lhs.false.i.i:                                 ; preds = %entry
+  %4 = load i32, ptr %.val24, align 4
+  %.not.i.i = icmp eq i32 %4, 6
+  br i1 %.not.i.i, label %merge.i.i, label %merge
+
+merge.i.i:                                        ; preds = %or.lhs.false.i.i
+  %5 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %1)
+  %.fr6.i = freeze i64 %5
+  %6 = getelementptr i8, ptr %.val24, i64 12
+  %.val.i.i = load i32, ptr %6, align 4
+  %7 = icmp eq i32 %.val.i.i, -1
+  br i1 %7, label %merge, label %"$Document.child.exit.i.i"
+
+"$Document.child.exit.i.i":                       ; preds = %merge.i.i
+  %.val.i.i.i = load ptr, ptr %.val, align 8
+  %8 = sext i32 %.val.i.i to i64
+  %9 = getelementptr %81, ptr %.val.i.i.i, i64 %8
+  %.not1722.i.i = icmp eq ptr %9, null
+  br i1 %.not1722.i.i, label %merge, label %whilebody.preheader.i.i
+
+whilebody.preheader.i.i:                          ; preds = %"$Document.child.exit.i.i"
+  %10 = icmp eq i64 %.fr6.i, 0
+  br i1 %10, label %whilebody.i.us.i, label %whilebody.i.i
+
+whilebody.i.us.i:                                 ; preds = %whilebody.preheader.i.i, %merge2.i.us.i
+  %child.023.i.us.i = phi ptr [ %15, %merge2.i.us.i ], [ %9, %whilebody.preheader.i.i ]
+  %.sroa.214.0..sroa_idx.i.us.i = getelementptr i8, ptr %child.023.i.us.i, i64 32
+  %.sroa.214.0.copyload.i.us.i = load i64, ptr %.sroa.214.0..sroa_idx.i.us.i, align 8
+  %11 = icmp eq i64 %.sroa.214.0.copyload.i.us.i, 0
+  br i1 %11, label %"$ConfigReader.is_null.exit", label %merge2.i.us.i
+
+merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
+  %12 = getelementptr i8, ptr %child.023.i.us.i, i64 20
+  %child.0.val.i.us.i = load i32, ptr %12, align 4
+  %13 = icmp eq i32 %child.0.val.i.us.i, -1
+  %14 = sext i32 %child.0.val.i.us.i to i64
+  %15 = getelementptr %81, ptr %.val.i.i.i, i64 %14
+  %.not17.i.us.i = icmp eq ptr %15, null
+  %or.cond.us.i = or i1 %13, %.not17.i.us.i
+  br i1 %or.cond.us.i, label %merge, label %whilebody.i.us.i
+
+whilebody.i.i:                                    ; preds = %whilebody.preheader.i.i, %merge2.i.i
+  %child.023.i.i = phi ptr [ %23, %merge2.i.i ], [ %9, %whilebody.preheader.i.i ]
+  %.sroa.214.0..sroa_idx.i.i = getelementptr i8, ptr %child.023.i.i, i64 32
+  %.sroa.214.0.copyload.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i, align 8
+  %16 = icmp eq i64 %.sroa.214.0.copyload.i.i, %.fr6.i
+  br i1 %16, label %and.rhs.i.i.i, label %merge2.i.i
+
+and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
+  %17 = getelementptr i8, ptr %child.023.i.i, i64 24
+  %.sroa.013.0.copyload.i.i = load i64, ptr %17, align 8
+  %18 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr %18, ptr readonly %1, i64 %.fr6.i)
+  %19 = icmp eq i32 %bcmp.i.i.i, 0
+  br i1 %19, label %"$ConfigReader.is_null.exit", label %merge2.i.i
+
+merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whilebody.i.i
+  %20 = getelementptr i8, ptr %child.023.i.i, i64 20
+  %child.0.val.i.i = load i32, ptr %20, align 4
+  %21 = icmp eq i32 %child.0.val.i.i, -1
+  %22 = sext i32 %child.0.val.i.i to i64
+  %23 = getelementptr %81, ptr %.val.i.i.i, i64 %22
+  %.not17.i.i = icmp eq ptr %23, null
+  %or.cond.i = or i1 %21, %.not17.i.i
+  br i1 %or.cond.i, label %merge, label %whilebody.i.i
+
+"$ConfigReader.is_null.exit":                     ; preds = %and.rhs.i.i.i, %whilebody.i.us.i
+  %.us-phi.i = phi ptr [ %child.023.i.us.i, %whilebody.i.us.i ], [ %child.023.i.i, %and.rhs.i.i.i ]
+  %24 = load i32, ptr %.us-phi.i, align 4
+  %25 = icmp eq i32 %24, 0
+  br i1 %25, label %then, label %merge
+
+then:                                             ; preds = %"$ConfigReader.is_null.exit"
+  %26 = getelementptr i8, ptr %0, i64 24
+  %27 = load ptr, ptr %26, align 8
+  %.not23 = icmp eq ptr %27, null
+  br i1 %.not23, label %common.ret, label %then2
+
+then2:                                            ; preds = %then
+  %28 = getelementptr i8, ptr %0, i64 16
+  %29 = load ptr, ptr %28, align 8
+  %30 = getelementptr i8, ptr %0, i64 32
+  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.166", ptr %29, ptr %30, ptr %1)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %32 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %32, i64 1023)
+  %33 = icmp sgt i64 %32, 0
+  br i1 %33, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %then2
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %27, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %then2, %then2.i.i
+  %34 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %34, align 1
+  %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %36 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %27, i64 1024, i64 %36, i64 %35)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+
+common.ret:                                       ; preds = %"$printable.clean.exit28", %merge, %"$printable.clean.exit", %then
+  ret void
+
+merge:                                            ; preds = %merge2.i.i, %merge2.i.us.i, %merge.i.i, %"$Document.child.exit.i.i", %entry, %or.lhs.false.i.i, %"$ConfigReader.is_null.exit"
+  %37 = getelementptr i8, ptr %0, i64 24
+  %38 = load ptr, ptr %37, align 8
+  %.not = icmp eq ptr %38, null
+  br i1 %.not, label %common.ret, label %then6
+
+then6:                                            ; preds = %merge
+  %39 = getelementptr i8, ptr %0, i64 16
+  %40 = load ptr, ptr %39, align 8
+  %41 = getelementptr i8, ptr %0, i64 32
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %38, i64 1024, ptr nonnull @"$string.167", ptr %40, ptr %41, ptr %1)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i25)
+  %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %38)
+  %spec.select.i.i26 = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
+  %44 = icmp sgt i64 %43, 0
+  br i1 %44, label %then2.i.i27, label %"$printable.clean.exit28"
+
+then2.i.i27:                                      ; preds = %then6
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i25, ptr nonnull align 1 %38, i64 %spec.select.i.i26, i1 false)
+  br label %"$printable.clean.exit28"
+
+"$printable.clean.exit28":                        ; preds = %then6, %then2.i.i27
+  %45 = getelementptr i8, ptr %raw.i25, i64 %spec.select.i.i26
+  store i8 0, ptr %45, align 1
+  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i25)
+  %47 = ptrtoint ptr %raw.i25 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %38, i64 1024, i64 %47, i64 %46)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i25)
+  br label %common.ret
+}
+
+; Function Attrs: nofree nounwind memory(read, inaccessiblemem: none)
+define internal fastcc zeroext i1 @"$ConfigReader.is_null"(ptr nocapture readonly %.0.val, ptr readonly %.8.val, ptr nocapture readonly %0) unnamed_addr #15 {
+entry:
+  %1 = icmp eq ptr %.8.val, null
+  br i1 %1, label %and.end, label %or.lhs.false.i
+
+or.lhs.false.i:                                   ; preds = %entry
+  %2 = load i32, ptr %.8.val, align 4
+  %.not.i = icmp eq i32 %2, 6
+  br i1 %.not.i, label %merge.i, label %and.end
+
+merge.i:                                          ; preds = %or.lhs.false.i
+  %3 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %0)
+  %.fr6 = freeze i64 %3
+  %4 = getelementptr i8, ptr %.8.val, i64 12
+  %.val.i = load i32, ptr %4, align 4
+  %5 = icmp eq i32 %.val.i, -1
+  br i1 %5, label %and.end, label %"$Document.child.exit.i"
+
+"$Document.child.exit.i":                         ; preds = %merge.i
+  %.val.i.i = load ptr, ptr %.0.val, align 8
+  %6 = sext i32 %.val.i to i64
+  %7 = getelementptr %81, ptr %.val.i.i, i64 %6
+  %.not1722.i = icmp eq ptr %7, null
+  br i1 %.not1722.i, label %and.end, label %whilebody.preheader.i
+
+whilebody.preheader.i:                            ; preds = %"$Document.child.exit.i"
+  %8 = icmp eq i64 %.fr6, 0
+  br i1 %8, label %whilebody.i.us, label %whilebody.i
+
+whilebody.i.us:                                   ; preds = %whilebody.preheader.i, %merge2.i.us
+  %child.023.i.us = phi ptr [ %13, %merge2.i.us ], [ %7, %whilebody.preheader.i ]
+  %.sroa.214.0..sroa_idx.i.us = getelementptr i8, ptr %child.023.i.us, i64 32
+  %.sroa.214.0.copyload.i.us = load i64, ptr %.sroa.214.0..sroa_idx.i.us, align 8
+  %9 = icmp eq i64 %.sroa.214.0.copyload.i.us, 0
+  br i1 %9, label %and.rhs, label %merge2.i.us
+
+merge2.i.us:                                      ; preds = %whilebody.i.us
+  %10 = getelementptr i8, ptr %child.023.i.us, i64 20
+  %child.0.val.i.us = load i32, ptr %10, align 4
+  %11 = icmp eq i32 %child.0.val.i.us, -1
+  %12 = sext i32 %child.0.val.i.us to i64
+  %13 = getelementptr %81, ptr %.val.i.i, i64 %12
+  %.not17.i.us = icmp eq ptr %13, null
+  %or.cond.us = or i1 %11, %.not17.i.us
+  br i1 %or.cond.us, label %and.end, label %whilebody.i.us
+
+whilebody.i:                                      ; preds = %whilebody.preheader.i, %merge2.i
+  %child.023.i = phi ptr [ %21, %merge2.i ], [ %7, %whilebody.preheader.i ]
+  %.sroa.214.0..sroa_idx.i = getelementptr i8, ptr %child.023.i, i64 32
+  %.sroa.214.0.copyload.i = load i64, ptr %.sroa.214.0..sroa_idx.i, align 8
+  %14 = icmp eq i64 %.sroa.214.0.copyload.i, %.fr6
+  br i1 %14, label %and.rhs.i.i, label %merge2.i
+
+and.rhs.i.i:                                      ; preds = %whilebody.i
+  %15 = getelementptr i8, ptr %child.023.i, i64 24
+  %.sroa.013.0.copyload.i = load i64, ptr %15, align 8
+  %16 = inttoptr i64 %.sroa.013.0.copyload.i to ptr
+  %bcmp.i.i = tail call i32 @bcmp(ptr %16, ptr readonly %0, i64 %.fr6)
+  %17 = icmp eq i32 %bcmp.i.i, 0
+  br i1 %17, label %and.rhs, label %merge2.i
+
+merge2.i:                                         ; preds = %and.rhs.i.i, %whilebody.i
+  %18 = getelementptr i8, ptr %child.023.i, i64 20
+  %child.0.val.i = load i32, ptr %18, align 4
+  %19 = icmp eq i32 %child.0.val.i, -1
+  %20 = sext i32 %child.0.val.i to i64
+  %21 = getelementptr %81, ptr %.val.i.i, i64 %20
+  %.not17.i = icmp eq ptr %21, null
+  %or.cond = or i1 %19, %.not17.i
+  br i1 %or.cond, label %and.end, label %whilebody.i
+
+and.rhs:                                          ; preds = %and.rhs.i.i, %whilebody.i.us
+  %.us-phi = phi ptr [ %child.023.i.us, %whilebody.i.us ], [ %child.023.i, %and.rhs.i.i ]
+  %22 = load i32, ptr %.us-phi, align 4
+  %23 = icmp eq i32 %22, 0
+  br label %and.end
+
+and.end:                                          ; preds = %merge2.i, %merge2.i.us, %merge.i, %"$Document.child.exit.i", %entry, %or.lhs.false.i, %and.rhs
+  %24 = phi i1 [ %23, %and.rhs ], [ false, %or.lhs.false.i ], [ false, %entry ], [ false, %"$Document.child.exit.i" ], [ false, %merge.i ], [ false, %merge2.i.us ], [ false, %merge2.i ]
+  ret i1 %24
+}
+
+; Function Attrs: nofree nounwind
 define internal fastcc void @"$ConfigReader.wrong_kind"(ptr %0, ptr %1, ptr %2, ptr nocapture readonly %3) unnamed_addr #0 {
 entry:
   %raw.i = alloca [1024 x i8], align 1
@@ -23748,7 +23933,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit"
 
@@ -23759,7 +23944,7 @@ switch.lookup:                                    ; preds = %then
   %15 = load i64, ptr %14, align 8
   %16 = trunc i64 %15 to i32
   %17 = load ptr, ptr %13, align 8
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.167", ptr %7, ptr %8, ptr %1, ptr %2, ptr nonnull %common.ret.op.i, i32 %16, ptr %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.168", ptr %7, ptr %8, ptr %1, ptr %2, ptr nonnull %common.ret.op.i, i32 %16, ptr %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -23827,7 +24012,7 @@ then.i:                                           ; preds = %entry
   %7 = load i64, ptr %6, align 8
   %8 = trunc i64 %7 to i32
   %9 = load ptr, ptr %5, align 8
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.170", i32 %8, ptr %9)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.171", i32 %8, ptr %9)
   br label %"$show.exit"
 
 then1.i:                                          ; preds = %and.lhs.true.i
@@ -23845,7 +24030,7 @@ and.lhs.true.i:                                   ; preds = %entry
 then3.i:                                          ; preds = %and.lhs.true.i
   %17 = getelementptr i8, ptr %2, i64 64
   %18 = load double, ptr %17, align 8
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.171", double %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.172", double %18)
   br label %"$show.exit"
 
 merge17.i.i:                                      ; preds = %entry
@@ -23853,7 +24038,7 @@ merge17.i.i:                                      ; preds = %entry
 
 "$anon (./terra/base/codes.t:4).159.exit.i":      ; preds = %merge17.i.i, %entry
   %common.ret.op.i.i = phi ptr [ @"$string.163", %merge17.i.i ], [ @"$string.162", %entry ]
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.172", ptr nonnull %common.ret.op.i.i)
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.173", ptr nonnull %common.ret.op.i.i)
   br label %"$show.exit"
 
 common.ret.fold.split.i28.i:                      ; preds = %entry
@@ -23880,7 +24065,7 @@ then:                                             ; preds = %"$show.exit"
   %24 = getelementptr i8, ptr %0, i64 16
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr i8, ptr %0, i64 32
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.173", ptr %25, ptr %26, ptr %1, ptr nonnull %shown, ptr %3)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.174", ptr %25, ptr %26, ptr %1, ptr nonnull %shown, ptr %3)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -23907,7 +24092,6 @@ merge:                                            ; preds = %"$show.exit", %"$pr
 ; Function Attrs: nofree nounwind
 define internal fastcc i32 @"$ConfigReader.integer"(ptr %0, ptr %1, i64 %2, i64 %3, ptr nocapture writeonly %4) unnamed_addr #0 {
 entry:
-  %raw.i.i = alloca [1024 x i8], align 1
   %.val = load ptr, ptr %0, align 8
   %5 = getelementptr i8, ptr %0, i64 8
   %.val14 = load ptr, ptr %5, align 8
@@ -23986,50 +24170,24 @@ and.lhs.true.i:                                   ; preds = %and.rhs.i.i.i, %whi
   %28 = icmp eq i32 %27, 0
   br i1 %28, label %then, label %merge
 
-common.ret:                                       ; preds = %"$printable.clean.exit.i", %then, %merge, %merge1
-  %common.ret.op = phi i32 [ 0, %merge1 ], [ %40, %merge ], [ 2, %then ], [ 2, %"$printable.clean.exit.i" ]
+common.ret:                                       ; preds = %merge, %merge1, %then
+  %common.ret.op = phi i32 [ 2, %then ], [ 0, %merge1 ], [ %29, %merge ]
   ret i32 %common.ret.op
 
 then:                                             ; preds = %merge2.i.i, %merge2.i.us.i, %and.lhs.true.i, %or.lhs.false.i.i, %entry, %"$Document.child.exit.i.i", %merge.i.i
-  %29 = getelementptr i8, ptr %0, i64 24
-  %30 = load ptr, ptr %29, align 8
-  %.not.i = icmp eq ptr %30, null
-  br i1 %.not.i, label %common.ret, label %then.i
-
-then.i:                                           ; preds = %then
-  %31 = getelementptr i8, ptr %0, i64 16
-  %32 = load ptr, ptr %31, align 8
-  %33 = getelementptr i8, ptr %0, i64 32
-  %34 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 1024, ptr nonnull @"$string.166", ptr %32, ptr %33, ptr %1)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %35 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %30)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %35, i64 1023)
-  %36 = icmp sgt i64 %35, 0
-  br i1 %36, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %30, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then.i
-  %37 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %37, align 1
-  %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %39 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %30, i64 1024, i64 %39, i64 %38)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
+  tail call fastcc void @"$ConfigReader.missing"(ptr nonnull %0, ptr %1)
   br label %common.ret
 
 merge:                                            ; preds = %and.lhs.true.i
-  %40 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, i64 %2, i64 %3)
-  %.not = icmp eq i32 %40, 0
+  %29 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, i64 %2, i64 %3)
+  %.not = icmp eq i32 %29, 0
   br i1 %.not, label %merge1, label %common.ret
 
 merge1:                                           ; preds = %merge
-  %41 = getelementptr i8, ptr %.us-phi.i, i64 56
-  %42 = load i64, ptr %41, align 8
-  %43 = trunc i64 %42 to i32
-  store i32 %43, ptr %4, align 4
+  %30 = getelementptr i8, ptr %.us-phi.i, i64 56
+  %31 = load i64, ptr %30, align 8
+  %32 = trunc i64 %31 to i32
+  store i32 %32, ptr %4, align 4
   br label %common.ret
 }
 
@@ -24046,7 +24204,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 then:                                             ; preds = %or.lhs.false, %entry
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %0, ptr %1, ptr nonnull @"$string.179", ptr nonnull %2)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %0, ptr %1, ptr nonnull @"$string.180", ptr nonnull %2)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %entry
@@ -24073,7 +24231,7 @@ then6:                                            ; preds = %then2
   %15 = getelementptr i8, ptr %0, i64 16
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr i8, ptr %0, i64 32
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.180", ptr %16, ptr %17, ptr %1, i64 %10, i64 %3, i64 %4)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.181", ptr %16, ptr %17, ptr %1, i64 %10, i64 %3, i64 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -24186,89 +24344,6 @@ then:                                             ; preds = %merge2.i.i, %merge2
 merge:                                            ; preds = %and.lhs.true.i
   %30 = tail call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %0, ptr %1, i64 %2, i64 %3, ptr %5)
   br label %common.ret
-}
-
-; Function Attrs: nofree nounwind memory(read, inaccessiblemem: none)
-define internal fastcc zeroext i1 @"$ConfigReader.is_null"(ptr nocapture readonly %.0.val, ptr readonly %.8.val, ptr nocapture readonly %0) unnamed_addr #15 {
-entry:
-  %1 = icmp eq ptr %.8.val, null
-  br i1 %1, label %and.end, label %or.lhs.false.i
-
-or.lhs.false.i:                                   ; preds = %entry
-  %2 = load i32, ptr %.8.val, align 4
-  %.not.i = icmp eq i32 %2, 6
-  br i1 %.not.i, label %merge.i, label %and.end
-
-merge.i:                                          ; preds = %or.lhs.false.i
-  %3 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %0)
-  %.fr6 = freeze i64 %3
-  %4 = getelementptr i8, ptr %.8.val, i64 12
-  %.val.i = load i32, ptr %4, align 4
-  %5 = icmp eq i32 %.val.i, -1
-  br i1 %5, label %and.end, label %"$Document.child.exit.i"
-
-"$Document.child.exit.i":                         ; preds = %merge.i
-  %.val.i.i = load ptr, ptr %.0.val, align 8
-  %6 = sext i32 %.val.i to i64
-  %7 = getelementptr %81, ptr %.val.i.i, i64 %6
-  %.not1722.i = icmp eq ptr %7, null
-  br i1 %.not1722.i, label %and.end, label %whilebody.preheader.i
-
-whilebody.preheader.i:                            ; preds = %"$Document.child.exit.i"
-  %8 = icmp eq i64 %.fr6, 0
-  br i1 %8, label %whilebody.i.us, label %whilebody.i
-
-whilebody.i.us:                                   ; preds = %whilebody.preheader.i, %merge2.i.us
-  %child.023.i.us = phi ptr [ %13, %merge2.i.us ], [ %7, %whilebody.preheader.i ]
-  %.sroa.214.0..sroa_idx.i.us = getelementptr i8, ptr %child.023.i.us, i64 32
-  %.sroa.214.0.copyload.i.us = load i64, ptr %.sroa.214.0..sroa_idx.i.us, align 8
-  %9 = icmp eq i64 %.sroa.214.0.copyload.i.us, 0
-  br i1 %9, label %and.rhs, label %merge2.i.us
-
-merge2.i.us:                                      ; preds = %whilebody.i.us
-  %10 = getelementptr i8, ptr %child.023.i.us, i64 20
-  %child.0.val.i.us = load i32, ptr %10, align 4
-  %11 = icmp eq i32 %child.0.val.i.us, -1
-  %12 = sext i32 %child.0.val.i.us to i64
-  %13 = getelementptr %81, ptr %.val.i.i, i64 %12
-  %.not17.i.us = icmp eq ptr %13, null
-  %or.cond.us = or i1 %11, %.not17.i.us
-  br i1 %or.cond.us, label %and.end, label %whilebody.i.us
-
-whilebody.i:                                      ; preds = %whilebody.preheader.i, %merge2.i
-  %child.023.i = phi ptr [ %21, %merge2.i ], [ %7, %whilebody.preheader.i ]
-  %.sroa.214.0..sroa_idx.i = getelementptr i8, ptr %child.023.i, i64 32
-  %.sroa.214.0.copyload.i = load i64, ptr %.sroa.214.0..sroa_idx.i, align 8
-  %14 = icmp eq i64 %.sroa.214.0.copyload.i, %.fr6
-  br i1 %14, label %and.rhs.i.i, label %merge2.i
-
-and.rhs.i.i:                                      ; preds = %whilebody.i
-  %15 = getelementptr i8, ptr %child.023.i, i64 24
-  %.sroa.013.0.copyload.i = load i64, ptr %15, align 8
-  %16 = inttoptr i64 %.sroa.013.0.copyload.i to ptr
-  %bcmp.i.i = tail call i32 @bcmp(ptr %16, ptr readonly %0, i64 %.fr6)
-  %17 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %17, label %and.rhs, label %merge2.i
-
-merge2.i:                                         ; preds = %and.rhs.i.i, %whilebody.i
-  %18 = getelementptr i8, ptr %child.023.i, i64 20
-  %child.0.val.i = load i32, ptr %18, align 4
-  %19 = icmp eq i32 %child.0.val.i, -1
-  %20 = sext i32 %child.0.val.i to i64
-  %21 = getelementptr %81, ptr %.val.i.i, i64 %20
-  %.not17.i = icmp eq ptr %21, null
-  %or.cond = or i1 %19, %.not17.i
-  br i1 %or.cond, label %and.end, label %whilebody.i
-
-and.rhs:                                          ; preds = %and.rhs.i.i, %whilebody.i.us
-  %.us-phi = phi ptr [ %child.023.i.us, %whilebody.i.us ], [ %child.023.i, %and.rhs.i.i ]
-  %22 = load i32, ptr %.us-phi, align 4
-  %23 = icmp eq i32 %22, 0
-  br label %and.end
-
-and.end:                                          ; preds = %merge2.i, %merge2.i.us, %merge.i, %"$Document.child.exit.i", %entry, %or.lhs.false.i, %and.rhs
-  %24 = phi i1 [ %23, %and.rhs ], [ false, %or.lhs.false.i ], [ false, %entry ], [ false, %"$Document.child.exit.i" ], [ false, %merge.i ], [ false, %merge2.i.us ], [ false, %merge2.i ]
-  ret i1 %24
 }
 
 ; Function Attrs: nofree nounwind
@@ -24446,7 +24521,7 @@ merge:                                            ; preds = %and.lhs.true.i
   br i1 %switch, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.195", ptr nonnull %.us-phi.i39)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.196", ptr nonnull %.us-phi.i39)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
@@ -24545,7 +24620,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i, %or.lhs.false
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.179", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.180", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %and.lhs.true.i
@@ -24570,7 +24645,6 @@ then6:                                            ; preds = %merge1
 define internal fastcc range(i32 0, 3) i32 @"$ConfigReader.real"(ptr %0, ptr %1, double %2, double %3, ptr nocapture writeonly %4) unnamed_addr #0 {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %raw.i.i = alloca [1024 x i8], align 1
   %.val = load ptr, ptr %0, align 8
   %5 = getelementptr i8, ptr %0, i64 8
   %.val35 = load ptr, ptr %5, align 8
@@ -24651,84 +24725,58 @@ and.lhs.true.i:                                   ; preds = %and.rhs.i.i.i, %whi
     i32 3, label %merge1
   ]
 
-common.ret:                                       ; preds = %"$printable.clean.exit.i", %then, %"$printable.clean.exit", %then6, %merge5, %then2
-  %common.ret.op = phi i32 [ 2, %then2 ], [ 0, %merge5 ], [ 2, %then6 ], [ 2, %"$printable.clean.exit" ], [ 2, %then ], [ 2, %"$printable.clean.exit.i" ]
+common.ret:                                       ; preds = %"$printable.clean.exit", %then6, %merge5, %then2, %then
+  %common.ret.op = phi i32 [ 2, %then ], [ 2, %then2 ], [ 0, %merge5 ], [ 2, %then6 ], [ 2, %"$printable.clean.exit" ]
   ret i32 %common.ret.op
 
 then:                                             ; preds = %merge2.i.i, %merge2.i.us.i, %and.lhs.true.i, %or.lhs.false.i.i, %entry, %"$Document.child.exit.i.i", %merge.i.i
-  %28 = getelementptr i8, ptr %0, i64 24
-  %29 = load ptr, ptr %28, align 8
-  %.not.i = icmp eq ptr %29, null
-  br i1 %.not.i, label %common.ret, label %then.i
-
-then.i:                                           ; preds = %then
-  %30 = getelementptr i8, ptr %0, i64 16
-  %31 = load ptr, ptr %30, align 8
-  %32 = getelementptr i8, ptr %0, i64 32
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.166", ptr %31, ptr %32, ptr %1)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %29)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
-  %35 = icmp sgt i64 %34, 0
-  br i1 %35, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %29, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then.i
-  %36 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %36, align 1
-  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %38 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %29, i64 1024, i64 %38, i64 %37)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
+  tail call fastcc void @"$ConfigReader.missing"(ptr nonnull %0, ptr %1)
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.202", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.203", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
-  %39 = getelementptr i8, ptr %.us-phi.i, i64 64
-  %40 = load double, ptr %39, align 8
-  %41 = fcmp ult double %40, %2
-  %42 = fcmp ugt double %40, %3
-  %or.cond = select i1 %41, i1 true, i1 %42
+  %28 = getelementptr i8, ptr %.us-phi.i, i64 64
+  %29 = load double, ptr %28, align 8
+  %30 = fcmp ult double %29, %2
+  %31 = fcmp ugt double %29, %3
+  %or.cond = select i1 %30, i1 true, i1 %31
   br i1 %or.cond, label %then6, label %merge5
 
 then6:                                            ; preds = %merge1
-  %43 = getelementptr i8, ptr %0, i64 24
-  %44 = load ptr, ptr %43, align 8
-  %.not34 = icmp eq ptr %44, null
+  %32 = getelementptr i8, ptr %0, i64 24
+  %33 = load ptr, ptr %32, align 8
+  %.not34 = icmp eq ptr %33, null
   br i1 %.not34, label %common.ret, label %then10
 
 then10:                                           ; preds = %then6
-  %45 = getelementptr i8, ptr %0, i64 16
-  %46 = load ptr, ptr %45, align 8
-  %47 = getelementptr i8, ptr %0, i64 32
-  %48 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 1024, ptr nonnull @"$string.203", ptr %46, ptr %47, ptr %1, double %40, double %2, double %3)
+  %34 = getelementptr i8, ptr %0, i64 16
+  %35 = load ptr, ptr %34, align 8
+  %36 = getelementptr i8, ptr %0, i64 32
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %33, i64 1024, ptr nonnull @"$string.204", ptr %35, ptr %36, ptr %1, double %29, double %2, double %3)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %49 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %44)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %49, i64 1023)
-  %50 = icmp sgt i64 %49, 0
-  br i1 %50, label %then2.i.i, label %"$printable.clean.exit"
+  %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %33)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
+  %39 = icmp sgt i64 %38, 0
+  br i1 %39, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then10
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %44, i64 %spec.select.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %33, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then10, %then2.i.i
-  %51 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %51, align 1
-  %52 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %53 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %44, i64 1024, i64 %53, i64 %52)
+  %40 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %40, align 1
+  %41 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %42 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %33, i64 1024, i64 %42, i64 %41)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
 merge5:                                           ; preds = %merge1
-  store double %40, ptr %4, align 8
+  store double %29, ptr %4, align 8
   br label %common.ret
 }
 
@@ -24765,7 +24813,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %12 = getelementptr i8, ptr %1, i64 16
   %13 = load ptr, ptr %12, align 8
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.206", ptr %13, i32 %5, i32 %7)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.207", ptr %13, i32 %5, i32 %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %11)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -24798,7 +24846,7 @@ then8:                                            ; preds = %else3
 then12:                                           ; preds = %then8
   %23 = getelementptr i8, ptr %1, i64 16
   %24 = load ptr, ptr %23, align 8
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.207", ptr %24, i32 %5, i32 %7, i32 %9)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.208", ptr %24, i32 %5, i32 %7, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i42 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -24830,16 +24878,16 @@ entry:
   %factor = alloca double, align 8
   %rotation = alloca %82, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %rotation, ptr noundef nonnull align 8 dereferenceable(224) %1, i64 224, i1 false)
-  %2 = call fastcc i32 @"$find_rotation"(ptr %1, ptr nonnull @"$string.210", ptr nonnull %rotation)
+  %2 = call fastcc i32 @"$find_rotation"(ptr %1, ptr nonnull @"$string.211", ptr nonnull %rotation)
   %.not = icmp eq i32 %2, 0
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %"$printable.clean.exit.i", %then9.i, %then2.i, %then20, %"$holder.exit", %merge, %entry, %merge19
-  %common.ret.op = phi i32 [ 0, %merge19 ], [ %2, %entry ], [ %3, %merge ], [ %86, %"$holder.exit" ], [ %121, %then20 ], [ 4, %then9.i ], [ 4, %"$printable.clean.exit.i" ], [ %43, %then2.i ]
+  %common.ret.op = phi i32 [ 0, %merge19 ], [ %2, %entry ], [ %3, %merge ], [ %92, %"$holder.exit" ], [ %127, %then20 ], [ 4, %then9.i ], [ 4, %"$printable.clean.exit.i" ], [ %43, %then2.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %3 = call fastcc i32 @"$find_rotation"(ptr nonnull %1, ptr nonnull @"$string.211", ptr nonnull %rotation)
+  %3 = call fastcc i32 @"$find_rotation"(ptr nonnull %1, ptr nonnull @"$string.212", ptr nonnull %rotation)
   %.not46 = icmp eq i32 %3, 0
   br i1 %.not46, label %merge2, label %common.ret
 
@@ -24881,7 +24929,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %14 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %14, align 8
   %15 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %15, ptr noundef nonnull readonly dereferenceable(9) @"$string.212", i64 9)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %15, ptr noundef nonnull readonly dereferenceable(9) @"$string.213", i64 9)
   %16 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %16, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -24893,90 +24941,90 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i.i, %w
   %20 = getelementptr %81, ptr %.val.i.i.i.i, i64 %19
   %.not17.i.i.i = icmp eq ptr %20, null
   %or.cond.i.i = or i1 %18, %.not17.i.i.i
-  br i1 %or.cond.i.i, label %whilebody.i.i83.i.preheader, label %whilebody.i.i.i
+  br i1 %or.cond.i.i, label %whilebody.i.i86.i.preheader, label %whilebody.i.i.i
 
 and.lhs.true.i.i:                                 ; preds = %and.rhs.i.i.i.i
   %21 = load i32, ptr %child.023.i.i.i, align 4
   %22 = icmp eq i32 %21, 0
-  br i1 %22, label %whilebody.i.i83.i.preheader, label %whilebody.i.i50.i
+  br i1 %22, label %whilebody.i.i86.i.preheader, label %whilebody.i.i53.i
 
-whilebody.i.i83.i.preheader:                      ; preds = %merge2.i.i.i, %and.lhs.true.i.i
-  br label %whilebody.i.i83.i
+whilebody.i.i86.i.preheader:                      ; preds = %merge2.i.i.i, %and.lhs.true.i.i
+  br label %whilebody.i.i86.i
 
-whilebody.i.i50.i:                                ; preds = %and.lhs.true.i.i, %merge2.i.i54.i
-  %child.023.i.i51.i = phi ptr [ %30, %merge2.i.i54.i ], [ %12, %and.lhs.true.i.i ]
-  %.sroa.214.0..sroa_idx.i.i52.i = getelementptr i8, ptr %child.023.i.i51.i, i64 32
-  %.sroa.214.0.copyload.i.i53.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i52.i, align 8
-  %23 = icmp eq i64 %.sroa.214.0.copyload.i.i53.i, 9
-  br i1 %23, label %and.rhs.i.i.i58.i, label %merge2.i.i54.i
+whilebody.i.i53.i:                                ; preds = %and.lhs.true.i.i, %merge2.i.i57.i
+  %child.023.i.i54.i = phi ptr [ %30, %merge2.i.i57.i ], [ %12, %and.lhs.true.i.i ]
+  %.sroa.214.0..sroa_idx.i.i55.i = getelementptr i8, ptr %child.023.i.i54.i, i64 32
+  %.sroa.214.0.copyload.i.i56.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i55.i, align 8
+  %23 = icmp eq i64 %.sroa.214.0.copyload.i.i56.i, 9
+  br i1 %23, label %and.rhs.i.i.i61.i, label %merge2.i.i57.i
 
-and.rhs.i.i.i58.i:                                ; preds = %whilebody.i.i50.i
-  %24 = getelementptr i8, ptr %child.023.i.i51.i, i64 24
-  %.sroa.013.0.copyload.i.i59.i = load i64, ptr %24, align 8
-  %25 = inttoptr i64 %.sroa.013.0.copyload.i.i59.i to ptr
-  %bcmp.i.i.i60.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %25, ptr noundef nonnull readonly dereferenceable(9) @"$string.212", i64 9)
-  %26 = icmp eq i32 %bcmp.i.i.i60.i, 0
-  br i1 %26, label %and.lhs.true.i61.i, label %merge2.i.i54.i
+and.rhs.i.i.i61.i:                                ; preds = %whilebody.i.i53.i
+  %24 = getelementptr i8, ptr %child.023.i.i54.i, i64 24
+  %.sroa.013.0.copyload.i.i62.i = load i64, ptr %24, align 8
+  %25 = inttoptr i64 %.sroa.013.0.copyload.i.i62.i to ptr
+  %bcmp.i.i.i63.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %25, ptr noundef nonnull readonly dereferenceable(9) @"$string.213", i64 9)
+  %26 = icmp eq i32 %bcmp.i.i.i63.i, 0
+  br i1 %26, label %and.lhs.true.i64.i, label %merge2.i.i57.i
 
-merge2.i.i54.i:                                   ; preds = %and.rhs.i.i.i58.i, %whilebody.i.i50.i
-  %27 = getelementptr i8, ptr %child.023.i.i51.i, i64 20
-  %child.0.val.i.i55.i = load i32, ptr %27, align 4
-  %28 = icmp eq i32 %child.0.val.i.i55.i, -1
-  %29 = sext i32 %child.0.val.i.i55.i to i64
+merge2.i.i57.i:                                   ; preds = %and.rhs.i.i.i61.i, %whilebody.i.i53.i
+  %27 = getelementptr i8, ptr %child.023.i.i54.i, i64 20
+  %child.0.val.i.i58.i = load i32, ptr %27, align 4
+  %28 = icmp eq i32 %child.0.val.i.i58.i, -1
+  %29 = sext i32 %child.0.val.i.i58.i to i64
   %30 = getelementptr %81, ptr %.val.i.i.i.i, i64 %29
-  %.not17.i.i56.i = icmp eq ptr %30, null
-  %or.cond.i57.i = or i1 %28, %.not17.i.i56.i
-  br i1 %or.cond.i57.i, label %merge1.i, label %whilebody.i.i50.i
+  %.not17.i.i59.i = icmp eq ptr %30, null
+  %or.cond.i60.i = or i1 %28, %.not17.i.i59.i
+  br i1 %or.cond.i60.i, label %merge1.i, label %whilebody.i.i53.i
 
-and.lhs.true.i61.i:                               ; preds = %and.rhs.i.i.i58.i
-  %31 = load i32, ptr %child.023.i.i51.i, align 4
+and.lhs.true.i64.i:                               ; preds = %and.rhs.i.i.i61.i
+  %31 = load i32, ptr %child.023.i.i54.i, align 4
   %32 = icmp eq i32 %31, 0
   br i1 %32, label %merge1.i, label %then2.i
 
-whilebody.i.i83.i:                                ; preds = %whilebody.i.i83.i.preheader, %merge2.i.i87.i
-  %child.023.i.i84.i = phi ptr [ %40, %merge2.i.i87.i ], [ %12, %whilebody.i.i83.i.preheader ]
-  %.sroa.214.0..sroa_idx.i.i85.i = getelementptr i8, ptr %child.023.i.i84.i, i64 32
-  %.sroa.214.0.copyload.i.i86.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i85.i, align 8
-  %33 = icmp eq i64 %.sroa.214.0.copyload.i.i86.i, 4
-  br i1 %33, label %and.rhs.i.i.i91.i, label %merge2.i.i87.i
+whilebody.i.i86.i:                                ; preds = %whilebody.i.i86.i.preheader, %merge2.i.i90.i
+  %child.023.i.i87.i = phi ptr [ %40, %merge2.i.i90.i ], [ %12, %whilebody.i.i86.i.preheader ]
+  %.sroa.214.0..sroa_idx.i.i88.i = getelementptr i8, ptr %child.023.i.i87.i, i64 32
+  %.sroa.214.0.copyload.i.i89.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i88.i, align 8
+  %33 = icmp eq i64 %.sroa.214.0.copyload.i.i89.i, 4
+  br i1 %33, label %and.rhs.i.i.i94.i, label %merge2.i.i90.i
 
-and.rhs.i.i.i91.i:                                ; preds = %whilebody.i.i83.i
-  %34 = getelementptr i8, ptr %child.023.i.i84.i, i64 24
-  %.sroa.013.0.copyload.i.i92.i = load i64, ptr %34, align 8
-  %35 = inttoptr i64 %.sroa.013.0.copyload.i.i92.i to ptr
-  %bcmp.i.i.i93.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %35, ptr noundef nonnull readonly dereferenceable(4) @"$string.213", i64 4)
-  %36 = icmp eq i32 %bcmp.i.i.i93.i, 0
-  br i1 %36, label %and.lhs.true.i94.i, label %merge2.i.i87.i
+and.rhs.i.i.i94.i:                                ; preds = %whilebody.i.i86.i
+  %34 = getelementptr i8, ptr %child.023.i.i87.i, i64 24
+  %.sroa.013.0.copyload.i.i95.i = load i64, ptr %34, align 8
+  %35 = inttoptr i64 %.sroa.013.0.copyload.i.i95.i to ptr
+  %bcmp.i.i.i96.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %35, ptr noundef nonnull readonly dereferenceable(4) @"$string.214", i64 4)
+  %36 = icmp eq i32 %bcmp.i.i.i96.i, 0
+  br i1 %36, label %and.lhs.true.i97.i, label %merge2.i.i90.i
 
-merge2.i.i87.i:                                   ; preds = %and.rhs.i.i.i91.i, %whilebody.i.i83.i
-  %37 = getelementptr i8, ptr %child.023.i.i84.i, i64 20
-  %child.0.val.i.i88.i = load i32, ptr %37, align 4
-  %38 = icmp eq i32 %child.0.val.i.i88.i, -1
-  %39 = sext i32 %child.0.val.i.i88.i to i64
+merge2.i.i90.i:                                   ; preds = %and.rhs.i.i.i94.i, %whilebody.i.i86.i
+  %37 = getelementptr i8, ptr %child.023.i.i87.i, i64 20
+  %child.0.val.i.i91.i = load i32, ptr %37, align 4
+  %38 = icmp eq i32 %child.0.val.i.i91.i, -1
+  %39 = sext i32 %child.0.val.i.i91.i to i64
   %40 = getelementptr %81, ptr %.val.i.i.i.i, i64 %39
-  %.not17.i.i89.i = icmp eq ptr %40, null
-  %or.cond.i90.i = or i1 %38, %.not17.i.i89.i
-  br i1 %or.cond.i90.i, label %merge1.i, label %whilebody.i.i83.i
+  %.not17.i.i92.i = icmp eq ptr %40, null
+  %or.cond.i93.i = or i1 %38, %.not17.i.i92.i
+  br i1 %or.cond.i93.i, label %merge1.i, label %whilebody.i.i86.i
 
-and.lhs.true.i94.i:                               ; preds = %and.rhs.i.i.i91.i
-  %41 = load i32, ptr %child.023.i.i84.i, align 4
+and.lhs.true.i97.i:                               ; preds = %and.rhs.i.i.i94.i
+  %41 = load i32, ptr %child.023.i.i87.i, align 4
   %42 = icmp eq i32 %41, 0
   br i1 %42, label %merge1.i, label %then2.i
 
-then2.i:                                          ; preds = %and.lhs.true.i94.i, %and.lhs.true.i61.i
-  %key.0.i = phi ptr [ @"$string.212", %and.lhs.true.i61.i ], [ @"$string.213", %and.lhs.true.i94.i ]
-  %43 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %rotation, ptr nonnull %key.0.i, ptr nonnull @"$string.214")
-  %.not31.i = icmp eq i32 %43, 0
-  br i1 %.not31.i, label %then2.merge1_crit_edge.i, label %common.ret
+then2.i:                                          ; preds = %and.lhs.true.i97.i, %and.lhs.true.i64.i
+  %key.0.i = phi ptr [ @"$string.213", %and.lhs.true.i64.i ], [ @"$string.214", %and.lhs.true.i97.i ]
+  %43 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %rotation, ptr nonnull %key.0.i, ptr nonnull @"$string.215")
+  %.not34.i = icmp eq i32 %43, 0
+  br i1 %.not34.i, label %then2.merge1_crit_edge.i, label %common.ret
 
 then2.merge1_crit_edge.i:                         ; preds = %then2.i
   %.pre.i = load ptr, ptr %rotation, align 8
-  %.pre128.i = load ptr, ptr %4, align 8
+  %.pre133.i = load ptr, ptr %4, align 8
   br label %merge1.i
 
-merge1.i:                                         ; preds = %merge2.i.i54.i, %merge2.i.i87.i, %"$Document.child.exit.i.i.i", %then2.merge1_crit_edge.i, %and.lhs.true.i94.i, %and.lhs.true.i61.i, %merge.i.i.i, %then7
-  %.pr = phi ptr [ %.pre128.i, %then2.merge1_crit_edge.i ], [ %5, %then7 ], [ %5, %and.lhs.true.i94.i ], [ %5, %and.lhs.true.i61.i ], [ %5, %merge.i.i.i ], [ %5, %"$Document.child.exit.i.i.i" ], [ %5, %merge2.i.i87.i ], [ %5, %merge2.i.i54.i ]
-  %44 = phi ptr [ %.pre.i, %then2.merge1_crit_edge.i ], [ %.pre, %then7 ], [ %.pre, %and.lhs.true.i94.i ], [ %.pre, %and.lhs.true.i61.i ], [ %.pre, %merge.i.i.i ], [ %.pre, %"$Document.child.exit.i.i.i" ], [ %.pre, %merge2.i.i87.i ], [ %.pre, %merge2.i.i54.i ]
+merge1.i:                                         ; preds = %merge2.i.i57.i, %merge2.i.i90.i, %"$Document.child.exit.i.i.i", %then2.merge1_crit_edge.i, %and.lhs.true.i97.i, %and.lhs.true.i64.i, %merge.i.i.i, %then7
+  %.pr = phi ptr [ %.pre133.i, %then2.merge1_crit_edge.i ], [ %5, %then7 ], [ %5, %and.lhs.true.i97.i ], [ %5, %and.lhs.true.i64.i ], [ %5, %merge.i.i.i ], [ %5, %"$Document.child.exit.i.i.i" ], [ %5, %merge2.i.i90.i ], [ %5, %merge2.i.i57.i ]
+  %44 = phi ptr [ %.pre.i, %then2.merge1_crit_edge.i ], [ %.pre, %then7 ], [ %.pre, %and.lhs.true.i97.i ], [ %.pre, %and.lhs.true.i64.i ], [ %.pre, %merge.i.i.i ], [ %.pre, %"$Document.child.exit.i.i.i" ], [ %.pre, %merge2.i.i90.i ], [ %.pre, %merge2.i.i57.i ]
   %45 = getelementptr i8, ptr %.pr, i64 12
   %.val.i = load i32, ptr %45, align 4
   %46 = icmp eq i32 %.val.i, -1
@@ -24986,52 +25034,58 @@ merge1.i:                                         ; preds = %merge2.i.i54.i, %me
   %.val.i.i = load ptr, ptr %44, align 8
   %47 = sext i32 %.val.i to i64
   %48 = getelementptr %81, ptr %.val.i.i, i64 %47
-  %.not32122.i = icmp eq ptr %48, null
-  br i1 %.not32122.i, label %merge6.thread, label %whilebody.i
+  %.not35126.i = icmp eq ptr %48, null
+  br i1 %.not35126.i, label %merge6.thread, label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$Document.child.exit.i", %merge8.i
-  %child.0123.i = phi ptr [ %64, %merge8.i ], [ %48, %"$Document.child.exit.i" ]
-  %49 = load i32, ptr %child.0123.i, align 4
+  %child.0127.i = phi ptr [ %70, %merge8.i ], [ %48, %"$Document.child.exit.i" ]
+  %49 = load i32, ptr %child.0127.i, align 4
   %50 = icmp eq i32 %49, 6
   br i1 %50, label %then9.i, label %merge8.i
 
 then9.i:                                          ; preds = %whilebody.i
   %51 = getelementptr inbounds i8, ptr %rotation, i64 24
   %52 = load ptr, ptr %51, align 8
-  %.not33.i = icmp eq ptr %52, null
-  br i1 %.not33.i, label %common.ret, label %then12.i
+  %.not36.i = icmp eq ptr %52, null
+  br i1 %.not36.i, label %common.ret, label %then12.i
 
 then12.i:                                         ; preds = %then9.i
   %53 = getelementptr inbounds i8, ptr %rotation, i64 16
   %54 = load ptr, ptr %53, align 8
-  %55 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.215", ptr %54)
+  %55 = getelementptr inbounds i8, ptr %rotation, i64 32
+  %56 = getelementptr i8, ptr %child.0127.i, i64 24
+  %57 = getelementptr i8, ptr %child.0127.i, i64 32
+  %58 = load i64, ptr %57, align 8
+  %59 = trunc i64 %58 to i32
+  %60 = load ptr, ptr %56, align 8
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.216", ptr %54, ptr nonnull %55, i32 %59, ptr %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %56 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %52)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %56, i64 1023)
-  %57 = icmp sgt i64 %56, 0
-  br i1 %57, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %62 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %52)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %62, i64 1023)
+  %63 = icmp sgt i64 %62, 0
+  br i1 %63, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then12.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %52, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then12.i
-  %58 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %58, align 1
-  %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %60 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %52, i64 1024, i64 %60, i64 %59)
+  %64 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %64, align 1
+  %65 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %66 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %52, i64 1024, i64 %66, i64 %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge8.i:                                         ; preds = %whilebody.i
-  %61 = getelementptr i8, ptr %child.0123.i, i64 20
-  %child.0.val.i = load i32, ptr %61, align 4
-  %62 = icmp eq i32 %child.0.val.i, -1
-  %63 = sext i32 %child.0.val.i to i64
-  %64 = getelementptr %81, ptr %.val.i.i, i64 %63
-  %.not32.i = icmp eq ptr %64, null
-  %or.cond = or i1 %62, %.not32.i
+  %67 = getelementptr i8, ptr %child.0127.i, i64 20
+  %child.0.val.i = load i32, ptr %67, align 4
+  %68 = icmp eq i32 %child.0.val.i, -1
+  %69 = sext i32 %child.0.val.i to i64
+  %70 = getelementptr %81, ptr %.val.i.i, i64 %69
+  %.not35.i = icmp eq ptr %70, null
+  %or.cond = or i1 %68, %.not35.i
   br i1 %or.cond, label %merge6, label %whilebody.i
 
 merge6.thread:                                    ; preds = %"$Document.child.exit.i", %merge1.i
@@ -25039,188 +25093,188 @@ merge6.thread:                                    ; preds = %"$Document.child.ex
   br label %or.lhs.false.i.i
 
 merge6:                                           ; preds = %merge8.i, %merge2
-  %65 = phi ptr [ %.pre, %merge2 ], [ %44, %merge8.i ]
-  %66 = phi ptr [ %5, %merge2 ], [ %.pr, %merge8.i ]
+  %71 = phi ptr [ %.pre, %merge2 ], [ %44, %merge8.i ]
+  %72 = phi ptr [ %5, %merge2 ], [ %.pr, %merge8.i ]
   store double 5.000000e-01, ptr %factor, align 8
-  %67 = icmp eq ptr %66, null
-  br i1 %67, label %"$holder.exit", label %or.lhs.false.i.i
+  %73 = icmp eq ptr %72, null
+  br i1 %73, label %"$holder.exit", label %or.lhs.false.i.i
 
 or.lhs.false.i.i:                                 ; preds = %merge6.thread, %merge6
-  %68 = phi ptr [ %.pr, %merge6.thread ], [ %66, %merge6 ]
-  %69 = phi ptr [ %44, %merge6.thread ], [ %65, %merge6 ]
-  %70 = load i32, ptr %68, align 4
-  %.not.i.i = icmp eq i32 %70, 6
+  %74 = phi ptr [ %.pr, %merge6.thread ], [ %72, %merge6 ]
+  %75 = phi ptr [ %44, %merge6.thread ], [ %71, %merge6 ]
+  %76 = load i32, ptr %74, align 4
+  %.not.i.i = icmp eq i32 %76, 6
   br i1 %.not.i.i, label %merge.i.i, label %"$holder.exit"
 
 merge.i.i:                                        ; preds = %or.lhs.false.i.i
-  %71 = getelementptr i8, ptr %68, i64 12
-  %.val.i.i52 = load i32, ptr %71, align 4
-  %72 = icmp eq i32 %.val.i.i52, -1
-  br i1 %72, label %"$holder.exit", label %"$Document.child.exit.i.i"
+  %77 = getelementptr i8, ptr %74, i64 12
+  %.val.i.i52 = load i32, ptr %77, align 4
+  %78 = icmp eq i32 %.val.i.i52, -1
+  br i1 %78, label %"$holder.exit", label %"$Document.child.exit.i.i"
 
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
-  %.val.i.i.i53 = load ptr, ptr %69, align 8
-  %73 = sext i32 %.val.i.i52 to i64
-  %74 = getelementptr %81, ptr %.val.i.i.i53, i64 %73
-  %.not1722.i.i = icmp eq ptr %74, null
+  %.val.i.i.i53 = load ptr, ptr %75, align 8
+  %79 = sext i32 %.val.i.i52 to i64
+  %80 = getelementptr %81, ptr %.val.i.i.i53, i64 %79
+  %.not1722.i.i = icmp eq ptr %80, null
   br i1 %.not1722.i.i, label %"$holder.exit", label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %"$Document.child.exit.i.i", %merge2.i.i
-  %child.023.i.i = phi ptr [ %82, %merge2.i.i ], [ %74, %"$Document.child.exit.i.i" ]
+  %child.023.i.i = phi ptr [ %88, %merge2.i.i ], [ %80, %"$Document.child.exit.i.i" ]
   %.sroa.214.0..sroa_idx.i.i = getelementptr i8, ptr %child.023.i.i, i64 32
   %.sroa.214.0.copyload.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i, align 8
-  %75 = icmp eq i64 %.sroa.214.0.copyload.i.i, 10
-  br i1 %75, label %and.rhs.i.i.i, label %merge2.i.i
+  %81 = icmp eq i64 %.sroa.214.0.copyload.i.i, 10
+  br i1 %81, label %and.rhs.i.i.i, label %merge2.i.i
 
 and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
-  %76 = getelementptr i8, ptr %child.023.i.i, i64 24
-  %.sroa.013.0.copyload.i.i = load i64, ptr %76, align 8
-  %77 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %77, ptr noundef nonnull readonly dereferenceable(10) @"$string.216", i64 10)
-  %78 = icmp eq i32 %bcmp.i.i.i, 0
-  br i1 %78, label %"$holder.exit.loopexit", label %merge2.i.i
+  %82 = getelementptr i8, ptr %child.023.i.i, i64 24
+  %.sroa.013.0.copyload.i.i = load i64, ptr %82, align 8
+  %83 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
+  %bcmp.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %83, ptr noundef nonnull readonly dereferenceable(10) @"$string.217", i64 10)
+  %84 = icmp eq i32 %bcmp.i.i.i, 0
+  br i1 %84, label %"$holder.exit.loopexit", label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whilebody.i.i
-  %79 = getelementptr i8, ptr %child.023.i.i, i64 20
-  %child.0.val.i.i = load i32, ptr %79, align 4
-  %80 = icmp eq i32 %child.0.val.i.i, -1
-  %81 = sext i32 %child.0.val.i.i to i64
-  %82 = getelementptr %81, ptr %.val.i.i.i53, i64 %81
-  %.not17.i.i = icmp eq ptr %82, null
-  %or.cond.i = or i1 %80, %.not17.i.i
+  %85 = getelementptr i8, ptr %child.023.i.i, i64 20
+  %child.0.val.i.i = load i32, ptr %85, align 4
+  %86 = icmp eq i32 %child.0.val.i.i, -1
+  %87 = sext i32 %child.0.val.i.i to i64
+  %88 = getelementptr %81, ptr %.val.i.i.i53, i64 %87
+  %.not17.i.i = icmp eq ptr %88, null
+  %or.cond.i = or i1 %86, %.not17.i.i
   br i1 %or.cond.i, label %"$holder.exit.loopexit", label %whilebody.i.i
 
 "$holder.exit.loopexit":                          ; preds = %merge2.i.i, %and.rhs.i.i.i
   %common.ret.op.i.i.ph = phi ptr [ %child.023.i.i, %and.rhs.i.i.i ], [ null, %merge2.i.i ]
-  %83 = icmp eq ptr %common.ret.op.i.i.ph, null
-  %84 = select i1 %83, ptr %1, ptr %rotation
+  %89 = icmp eq ptr %common.ret.op.i.i.ph, null
+  %90 = select i1 %89, ptr %1, ptr %rotation
   br label %"$holder.exit"
 
 "$holder.exit":                                   ; preds = %"$holder.exit.loopexit", %merge6, %or.lhs.false.i.i, %merge.i.i, %"$Document.child.exit.i.i"
-  %common.ret.op.i.i = phi ptr [ %1, %or.lhs.false.i.i ], [ %1, %merge6 ], [ %1, %"$Document.child.exit.i.i" ], [ %1, %merge.i.i ], [ %84, %"$holder.exit.loopexit" ]
-  %85 = getelementptr i8, ptr %0, i64 96
-  %86 = call fastcc i32 @"$ConfigReader.real"(ptr %common.ret.op.i.i, ptr nonnull @"$string.216", double 1.000000e+00, double 1.000000e+12, ptr %85)
-  %.not49 = icmp eq i32 %86, 0
+  %common.ret.op.i.i = phi ptr [ %1, %or.lhs.false.i.i ], [ %1, %merge6 ], [ %1, %"$Document.child.exit.i.i" ], [ %1, %merge.i.i ], [ %90, %"$holder.exit.loopexit" ]
+  %91 = getelementptr i8, ptr %0, i64 96
+  %92 = call fastcc i32 @"$ConfigReader.real"(ptr %common.ret.op.i.i, ptr nonnull @"$string.217", double 1.000000e+00, double 1.000000e+12, ptr %91)
+  %.not49 = icmp eq i32 %92, 0
   br i1 %.not49, label %merge15, label %common.ret
 
 merge15:                                          ; preds = %"$holder.exit"
-  %87 = load ptr, ptr %rotation, align 8
-  %88 = load ptr, ptr %4, align 8
-  %89 = icmp eq ptr %88, null
-  br i1 %89, label %"$holder.exit83", label %or.lhs.false.i.i54
+  %93 = load ptr, ptr %rotation, align 8
+  %94 = load ptr, ptr %4, align 8
+  %95 = icmp eq ptr %94, null
+  br i1 %95, label %"$holder.exit83", label %or.lhs.false.i.i54
 
 or.lhs.false.i.i54:                               ; preds = %merge15
-  %90 = load i32, ptr %88, align 4
-  %.not.i.i55 = icmp eq i32 %90, 6
+  %96 = load i32, ptr %94, align 4
+  %.not.i.i55 = icmp eq i32 %96, 6
   br i1 %.not.i.i55, label %merge.i.i57, label %"$holder.exit83"
 
 merge.i.i57:                                      ; preds = %or.lhs.false.i.i54
-  %91 = getelementptr i8, ptr %88, i64 12
-  %.val.i.i59 = load i32, ptr %91, align 4
-  %92 = icmp eq i32 %.val.i.i59, -1
-  br i1 %92, label %"$holder.exit83", label %"$Document.child.exit.i.i60"
+  %97 = getelementptr i8, ptr %94, i64 12
+  %.val.i.i59 = load i32, ptr %97, align 4
+  %98 = icmp eq i32 %.val.i.i59, -1
+  br i1 %98, label %"$holder.exit83", label %"$Document.child.exit.i.i60"
 
 "$Document.child.exit.i.i60":                     ; preds = %merge.i.i57
-  %.val.i.i.i61 = load ptr, ptr %87, align 8
-  %93 = sext i32 %.val.i.i59 to i64
-  %94 = getelementptr %81, ptr %.val.i.i.i61, i64 %93
-  %.not1722.i.i62 = icmp eq ptr %94, null
+  %.val.i.i.i61 = load ptr, ptr %93, align 8
+  %99 = sext i32 %.val.i.i59 to i64
+  %100 = getelementptr %81, ptr %.val.i.i.i61, i64 %99
+  %.not1722.i.i62 = icmp eq ptr %100, null
   br i1 %.not1722.i.i62, label %"$holder.exit83", label %whilebody.i.i64
 
 whilebody.i.i64:                                  ; preds = %"$Document.child.exit.i.i60", %merge2.i.i68
-  %child.023.i.i65 = phi ptr [ %102, %merge2.i.i68 ], [ %94, %"$Document.child.exit.i.i60" ]
+  %child.023.i.i65 = phi ptr [ %108, %merge2.i.i68 ], [ %100, %"$Document.child.exit.i.i60" ]
   %.sroa.214.0..sroa_idx.i.i66 = getelementptr i8, ptr %child.023.i.i65, i64 32
   %.sroa.214.0.copyload.i.i67 = load i64, ptr %.sroa.214.0..sroa_idx.i.i66, align 8
-  %95 = icmp eq i64 %.sroa.214.0.copyload.i.i67, 21
-  br i1 %95, label %and.rhs.i.i.i72, label %merge2.i.i68
+  %101 = icmp eq i64 %.sroa.214.0.copyload.i.i67, 21
+  br i1 %101, label %and.rhs.i.i.i72, label %merge2.i.i68
 
 and.rhs.i.i.i72:                                  ; preds = %whilebody.i.i64
-  %96 = getelementptr i8, ptr %child.023.i.i65, i64 24
-  %.sroa.013.0.copyload.i.i73 = load i64, ptr %96, align 8
-  %97 = inttoptr i64 %.sroa.013.0.copyload.i.i73 to ptr
-  %bcmp.i.i.i74 = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %97, ptr noundef nonnull readonly dereferenceable(21) @"$string.217", i64 21)
-  %98 = icmp eq i32 %bcmp.i.i.i74, 0
-  br i1 %98, label %"$holder.exit83", label %merge2.i.i68
+  %102 = getelementptr i8, ptr %child.023.i.i65, i64 24
+  %.sroa.013.0.copyload.i.i73 = load i64, ptr %102, align 8
+  %103 = inttoptr i64 %.sroa.013.0.copyload.i.i73 to ptr
+  %bcmp.i.i.i74 = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %103, ptr noundef nonnull readonly dereferenceable(21) @"$string.218", i64 21)
+  %104 = icmp eq i32 %bcmp.i.i.i74, 0
+  br i1 %104, label %"$holder.exit83", label %merge2.i.i68
 
 merge2.i.i68:                                     ; preds = %and.rhs.i.i.i72, %whilebody.i.i64
-  %99 = getelementptr i8, ptr %child.023.i.i65, i64 20
-  %child.0.val.i.i69 = load i32, ptr %99, align 4
-  %100 = icmp eq i32 %child.0.val.i.i69, -1
-  %101 = sext i32 %child.0.val.i.i69 to i64
-  %102 = getelementptr %81, ptr %.val.i.i.i61, i64 %101
-  %.not17.i.i70 = icmp eq ptr %102, null
-  %or.cond.i71 = or i1 %100, %.not17.i.i70
+  %105 = getelementptr i8, ptr %child.023.i.i65, i64 20
+  %child.0.val.i.i69 = load i32, ptr %105, align 4
+  %106 = icmp eq i32 %child.0.val.i.i69, -1
+  %107 = sext i32 %child.0.val.i.i69 to i64
+  %108 = getelementptr %81, ptr %.val.i.i.i61, i64 %107
+  %.not17.i.i70 = icmp eq ptr %108, null
+  %or.cond.i71 = or i1 %106, %.not17.i.i70
   br i1 %or.cond.i71, label %"$holder.exit83", label %whilebody.i.i64
 
 "$holder.exit83":                                 ; preds = %merge2.i.i68, %and.rhs.i.i.i72, %or.lhs.false.i.i54, %merge15, %"$Document.child.exit.i.i60", %merge.i.i57
-  %103 = phi ptr [ %1, %merge.i.i57 ], [ %1, %"$Document.child.exit.i.i60" ], [ %1, %merge15 ], [ %1, %or.lhs.false.i.i54 ], [ %rotation, %and.rhs.i.i.i72 ], [ %1, %merge2.i.i68 ]
-  %104 = phi ptr [ %6, %merge.i.i57 ], [ %6, %"$Document.child.exit.i.i60" ], [ %6, %merge15 ], [ %6, %or.lhs.false.i.i54 ], [ %4, %and.rhs.i.i.i72 ], [ %6, %merge2.i.i68 ]
-  %105 = load ptr, ptr %1, align 8
-  %106 = load ptr, ptr %104, align 8
-  %107 = icmp eq ptr %106, null
-  br i1 %107, label %merge19, label %or.lhs.false.i
+  %109 = phi ptr [ %1, %merge.i.i57 ], [ %1, %"$Document.child.exit.i.i60" ], [ %1, %merge15 ], [ %1, %or.lhs.false.i.i54 ], [ %rotation, %and.rhs.i.i.i72 ], [ %1, %merge2.i.i68 ]
+  %110 = phi ptr [ %6, %merge.i.i57 ], [ %6, %"$Document.child.exit.i.i60" ], [ %6, %merge15 ], [ %6, %or.lhs.false.i.i54 ], [ %4, %and.rhs.i.i.i72 ], [ %6, %merge2.i.i68 ]
+  %111 = load ptr, ptr %1, align 8
+  %112 = load ptr, ptr %110, align 8
+  %113 = icmp eq ptr %112, null
+  br i1 %113, label %merge19, label %or.lhs.false.i
 
 or.lhs.false.i:                                   ; preds = %"$holder.exit83"
-  %108 = load i32, ptr %106, align 4
-  %.not.i = icmp eq i32 %108, 6
+  %114 = load i32, ptr %112, align 4
+  %.not.i = icmp eq i32 %114, 6
   br i1 %.not.i, label %merge.i, label %merge19
 
 merge.i:                                          ; preds = %or.lhs.false.i
-  %109 = getelementptr i8, ptr %106, i64 12
-  %.val.i85 = load i32, ptr %109, align 4
-  %110 = icmp eq i32 %.val.i85, -1
-  br i1 %110, label %merge19, label %"$Document.child.exit.i86"
+  %115 = getelementptr i8, ptr %112, i64 12
+  %.val.i85 = load i32, ptr %115, align 4
+  %116 = icmp eq i32 %.val.i85, -1
+  br i1 %116, label %merge19, label %"$Document.child.exit.i86"
 
 "$Document.child.exit.i86":                       ; preds = %merge.i
-  %.val.i.i87 = load ptr, ptr %105, align 8
-  %111 = sext i32 %.val.i85 to i64
-  %112 = getelementptr %81, ptr %.val.i.i87, i64 %111
-  %.not1722.i = icmp eq ptr %112, null
+  %.val.i.i87 = load ptr, ptr %111, align 8
+  %117 = sext i32 %.val.i85 to i64
+  %118 = getelementptr %81, ptr %.val.i.i87, i64 %117
+  %.not1722.i = icmp eq ptr %118, null
   br i1 %.not1722.i, label %merge19, label %whilebody.i88
 
 whilebody.i88:                                    ; preds = %"$Document.child.exit.i86", %merge2.i
-  %child.023.i = phi ptr [ %120, %merge2.i ], [ %112, %"$Document.child.exit.i86" ]
+  %child.023.i = phi ptr [ %126, %merge2.i ], [ %118, %"$Document.child.exit.i86" ]
   %.sroa.214.0..sroa_idx.i = getelementptr i8, ptr %child.023.i, i64 32
   %.sroa.214.0.copyload.i = load i64, ptr %.sroa.214.0..sroa_idx.i, align 8
-  %113 = icmp eq i64 %.sroa.214.0.copyload.i, 21
-  br i1 %113, label %"$text.equal.exit.i", label %merge2.i
+  %119 = icmp eq i64 %.sroa.214.0.copyload.i, 21
+  br i1 %119, label %"$text.equal.exit.i", label %merge2.i
 
 "$text.equal.exit.i":                             ; preds = %whilebody.i88
-  %114 = getelementptr i8, ptr %child.023.i, i64 24
-  %.sroa.013.0.copyload.i = load i64, ptr %114, align 8
-  %115 = inttoptr i64 %.sroa.013.0.copyload.i to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %115, ptr noundef nonnull readonly dereferenceable(21) @"$string.217", i64 21)
-  %116 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %116, label %then20, label %merge2.i
+  %120 = getelementptr i8, ptr %child.023.i, i64 24
+  %.sroa.013.0.copyload.i = load i64, ptr %120, align 8
+  %121 = inttoptr i64 %.sroa.013.0.copyload.i to ptr
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %121, ptr noundef nonnull readonly dereferenceable(21) @"$string.218", i64 21)
+  %122 = icmp eq i32 %bcmp.i.i, 0
+  br i1 %122, label %then20, label %merge2.i
 
 merge2.i:                                         ; preds = %"$text.equal.exit.i", %whilebody.i88
-  %117 = getelementptr i8, ptr %child.023.i, i64 20
-  %child.0.val.i89 = load i32, ptr %117, align 4
-  %118 = icmp eq i32 %child.0.val.i89, -1
-  %119 = sext i32 %child.0.val.i89 to i64
-  %120 = getelementptr %81, ptr %.val.i.i87, i64 %119
-  %.not17.i = icmp eq ptr %120, null
-  %or.cond97 = or i1 %118, %.not17.i
+  %123 = getelementptr i8, ptr %child.023.i, i64 20
+  %child.0.val.i89 = load i32, ptr %123, align 4
+  %124 = icmp eq i32 %child.0.val.i89, -1
+  %125 = sext i32 %child.0.val.i89 to i64
+  %126 = getelementptr %81, ptr %.val.i.i87, i64 %125
+  %.not17.i = icmp eq ptr %126, null
+  %or.cond97 = or i1 %124, %.not17.i
   br i1 %or.cond97, label %merge19, label %whilebody.i88
 
 then20:                                           ; preds = %"$text.equal.exit.i"
-  %121 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %103, ptr nonnull @"$string.217", double 1.000000e-03, double 1.000000e+00, ptr nonnull %factor)
-  %.not51 = icmp eq i32 %121, 0
+  %127 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %109, ptr nonnull @"$string.218", double 1.000000e-03, double 1.000000e+00, ptr nonnull %factor)
+  %.not51 = icmp eq i32 %127, 0
   br i1 %.not51, label %then20.merge19_crit_edge, label %common.ret
 
 then20.merge19_crit_edge:                         ; preds = %then20
-  %.pre106 = load double, ptr %factor, align 8
+  %.pre108 = load double, ptr %factor, align 8
   br label %merge19
 
 merge19:                                          ; preds = %merge2.i, %then20.merge19_crit_edge, %merge.i, %"$Document.child.exit.i86", %"$holder.exit83", %or.lhs.false.i
-  %122 = phi double [ %.pre106, %then20.merge19_crit_edge ], [ 5.000000e-01, %merge.i ], [ 5.000000e-01, %"$Document.child.exit.i86" ], [ 5.000000e-01, %"$holder.exit83" ], [ 5.000000e-01, %or.lhs.false.i ], [ 5.000000e-01, %merge2.i ]
-  %123 = getelementptr i8, ptr %0, i64 84
-  %124 = load i32, ptr %123, align 4
-  %125 = sitofp i32 %124 to double
-  %126 = fmul double %122, %125
-  %127 = fptosi double %126 to i32
-  %128 = getelementptr i8, ptr %0, i64 88
-  store i32 %127, ptr %128, align 4
+  %128 = phi double [ %.pre108, %then20.merge19_crit_edge ], [ 5.000000e-01, %merge.i ], [ 5.000000e-01, %"$Document.child.exit.i86" ], [ 5.000000e-01, %"$holder.exit83" ], [ 5.000000e-01, %or.lhs.false.i ], [ 5.000000e-01, %merge2.i ]
+  %129 = getelementptr i8, ptr %0, i64 84
+  %130 = load i32, ptr %129, align 4
+  %131 = sitofp i32 %130 to double
+  %132 = fmul double %128, %131
+  %133 = fptosi double %132 to i32
+  %134 = getelementptr i8, ptr %0, i64 88
+  store i32 %133, ptr %134, align 4
   br label %common.ret
 }
 
@@ -25313,7 +25367,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.208", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.209", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -25330,7 +25384,7 @@ then6:                                            ; preds = %merge1
   %31 = getelementptr inbounds i8, ptr %reader.i, i64 32
   %32 = getelementptr i8, ptr %0, i64 32
   %33 = trunc i64 %29 to i32
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 192, ptr nonnull @"$string.209", ptr %32, i32 %33, ptr %1)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 192, ptr nonnull @"$string.210", ptr %32, i32 %33, ptr %1)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %2, ptr noundef nonnull align 8 dereferenceable(224) %reader.i, i64 224, i1 false)
   br label %common.ret
 }
@@ -25375,7 +25429,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %11 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %11, align 8
   %12 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %12, ptr noundef nonnull readonly dereferenceable(12) @"$string.218", i64 12)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %12, ptr noundef nonnull readonly dereferenceable(12) @"$string.219", i64 12)
   %13 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %13, label %and.lhs.true.i, label %merge2.i.i
 
@@ -25443,7 +25497,7 @@ entry:
   %4 = load i32, ptr %3, align 4
   %5 = add i32 %4, -1
   %6 = sext i32 %5 to i64
-  %7 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr %1, ptr nonnull @"$string.218", ptr %2, i64 0, i64 %6)
+  %7 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr %1, ptr nonnull @"$string.219", ptr %2, i64 0, i64 %6)
   %.not = icmp eq i32 %7, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -25466,7 +25520,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %13 = getelementptr i8, ptr %1, i64 16
   %14 = load ptr, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %12, i64 1024, ptr nonnull @"$string.219", ptr %14, i32 16)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %12, i64 1024, ptr nonnull @"$string.220", ptr %14, i32 16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %12)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -25540,7 +25594,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %11 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %11, align 8
   %12 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.220", i64 11)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.221", i64 11)
   %13 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %13, label %and.lhs.true.i, label %merge2.i.i
 
@@ -25570,7 +25624,7 @@ and.rhs.i.i.i46:                                  ; preds = %whilebody.i.i38
   %21 = getelementptr i8, ptr %child.023.i.i39, i64 24
   %.sroa.013.0.copyload.i.i47 = load i64, ptr %21, align 8
   %22 = inttoptr i64 %.sroa.013.0.copyload.i.i47 to ptr
-  %bcmp.i.i.i48 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.220", i64 11)
+  %bcmp.i.i.i48 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.221", i64 11)
   %23 = icmp eq i32 %bcmp.i.i.i48, 0
   br i1 %23, label %and.lhs.true.i49, label %merge2.i.i42
 
@@ -25610,7 +25664,7 @@ and.rhs.i.i.i79:                                  ; preds = %whilebody.i.i71
   %33 = getelementptr i8, ptr %child.023.i.i72, i64 24
   %.sroa.013.0.copyload.i.i80 = load i64, ptr %33, align 8
   %34 = inttoptr i64 %.sroa.013.0.copyload.i.i80 to ptr
-  %bcmp.i.i.i81 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.221", i64 5)
+  %bcmp.i.i.i81 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.222", i64 5)
   %35 = icmp eq i32 %bcmp.i.i.i81, 0
   br i1 %35, label %and.lhs.true.i82, label %merge2.i.i75
 
@@ -25645,14 +25699,14 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %42 = getelementptr i8, ptr %phi.call, i64 40
   %.sroa.0.0.copyload = load i64, ptr %42, align 8
   %43 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %43, ptr noundef nonnull readonly dereferenceable(7) @"$string.222", i64 7)
+  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %43, ptr noundef nonnull readonly dereferenceable(7) @"$string.223", i64 7)
   %44 = icmp eq i32 %bcmp.i.i, 0
   br i1 %44, label %then2, label %then5
 
 and.lhs.true4:                                    ; preds = %and.lhs.true.i49, %and.lhs.true.i82
   %45 = phi i32 [ %28, %and.lhs.true.i49 ], [ %40, %and.lhs.true.i82 ]
   %phi.call = phi ptr [ %child.023.i.i39, %and.lhs.true.i49 ], [ %child.023.i.i72, %and.lhs.true.i82 ]
-  %key.0 = phi ptr [ @"$string.220", %and.lhs.true.i49 ], [ @"$string.221", %and.lhs.true.i82 ]
+  %key.0 = phi ptr [ @"$string.221", %and.lhs.true.i49 ], [ @"$string.222", %and.lhs.true.i82 ]
   %46 = icmp eq i32 %45, 4
   br i1 %46, label %and.lhs.true, label %then5
 
@@ -25661,14 +25715,14 @@ common.ret:                                       ; preds = %merge2.i.i42, %merg
   ret i32 %common.ret.op
 
 then5:                                            ; preds = %and.lhs.true, %"$text.equals.exit", %and.lhs.true4, %"$text.equals.exit97"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull %phi.call, ptr nonnull @"$string.224")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull %phi.call, ptr nonnull @"$string.225")
   br label %common.ret
 
 "$text.equals.exit97":                            ; preds = %and.lhs.true
   %47 = getelementptr i8, ptr %phi.call, i64 40
   %.sroa.020.0.copyload = load i64, ptr %47, align 8
   %48 = inttoptr i64 %.sroa.020.0.copyload to ptr
-  %bcmp.i.i96 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(8) %48, ptr noundef nonnull readonly dereferenceable(8) @"$string.223", i64 8)
+  %bcmp.i.i96 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(8) %48, ptr noundef nonnull readonly dereferenceable(8) @"$string.224", i64 8)
   %49 = icmp eq i32 %bcmp.i.i96, 0
   br i1 %49, label %common.ret, label %then5
 }
@@ -25699,7 +25753,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %15 = getelementptr i8, ptr %1, i64 16
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.226", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.227", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -25747,7 +25801,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %9 = getelementptr i8, ptr %1, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.227", ptr %10, i32 %3, i32 %5)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.228", ptr %10, i32 %3, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %8)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -25791,7 +25845,7 @@ then9:                                            ; preds = %then5
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr i8, ptr %0, i64 84
   %26 = load i32, ptr %25, align 4
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.228", ptr %24, i32 %18, i32 %26)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.229", ptr %24, i32 %18, i32 %26)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i53 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -25828,7 +25882,7 @@ then13:                                           ; preds = %merge4
 then17:                                           ; preds = %then13
   %40 = getelementptr i8, ptr %1, i64 16
   %41 = load ptr, ptr %40, align 8
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 1024, ptr nonnull @"$string.229", ptr %41, i32 %34, i32 %36)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 1024, ptr nonnull @"$string.230", ptr %41, i32 %34, i32 %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %39)
   %spec.select.i.i57 = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -25872,10 +25926,10 @@ merge:                                            ; preds = %entry
   %.sroa.23.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 8
   store ptr null, ptr %.sroa.23.0..sroa_idx.i.i, align 8
   %.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 16
-  store ptr @"$string.348", ptr %.sroa.3.0..sroa_idx.i.i, align 8
+  store ptr @"$string.349", ptr %.sroa.3.0..sroa_idx.i.i, align 8
   %.sroa.44.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0..sroa_idx.i.i, i8 0, i64 16, i1 false)
-  %9 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.347", ptr nonnull byval(%84) %5)
+  %9 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.348", ptr nonnull byval(%84) %5)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %5)
   %.not.i = icmp eq i32 %9, 0
   br i1 %.not.i, label %merge.i, label %common.ret
@@ -25916,7 +25970,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %18 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %18, align 8
   %19 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %19, ptr noundef nonnull readonly dereferenceable(11) @"$string.347", i64 11)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %19, ptr noundef nonnull readonly dereferenceable(11) @"$string.348", i64 11)
   %20 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %20, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -25949,7 +26003,7 @@ and.rhs.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i
   %27 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %27, align 8
   %28 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %28, ptr noundef nonnull readonly dereferenceable(18) @"$string.349", i64 18)
+  %bcmp.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %28, ptr noundef nonnull readonly dereferenceable(18) @"$string.350", i64 18)
   %29 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %29, label %"$is_off.exit.i", label %merge2.i.i.i.i
 
@@ -25982,7 +26036,7 @@ and.rhs.i.i.i70.i:                                ; preds = %whilebody.i.i62.i
   %37 = getelementptr i8, ptr %child.023.i.i63.i, i64 24
   %.sroa.013.0.copyload.i.i71.i = load i64, ptr %37, align 8
   %38 = inttoptr i64 %.sroa.013.0.copyload.i.i71.i to ptr
-  %bcmp.i.i.i72.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %38, ptr noundef nonnull readonly dereferenceable(14) @"$string.350", i64 14)
+  %bcmp.i.i.i72.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %38, ptr noundef nonnull readonly dereferenceable(14) @"$string.351", i64 14)
   %39 = icmp eq i32 %bcmp.i.i.i72.i, 0
   br i1 %39, label %and.lhs.true.i73.i, label %merge2.i.i66.i
 
@@ -26021,7 +26075,7 @@ and.lhs.true.i85.i:                               ; preds = %and.lhs.true.i73.i
   br i1 %51, label %whilebody.i.i96.i.preheader, label %then6.i
 
 then6.i:                                          ; preds = %or.lhs.false8.i, %and.lhs.true.i, %"$says_nothing.exit.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.350", ptr nonnull %child.023.i.i63.i, ptr nonnull @"$string.351")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.351", ptr nonnull %child.023.i.i63.i, ptr nonnull @"$string.352")
   br label %common.ret
 
 and.lhs.true.i:                                   ; preds = %or.rhs.i.i
@@ -26055,7 +26109,7 @@ and.rhs.i.i.i104.i:                               ; preds = %whilebody.i.i96.i
   %57 = getelementptr i8, ptr %child.023.i.i97.i, i64 24
   %.sroa.013.0.copyload.i.i105.i = load i64, ptr %57, align 8
   %58 = inttoptr i64 %.sroa.013.0.copyload.i.i105.i to ptr
-  %bcmp.i.i.i106.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(20) %58, ptr noundef nonnull readonly dereferenceable(20) @"$string.352", i64 20)
+  %bcmp.i.i.i106.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(20) %58, ptr noundef nonnull readonly dereferenceable(20) @"$string.353", i64 20)
   %59 = icmp eq i32 %bcmp.i.i.i106.i, 0
   br i1 %59, label %and.lhs.true.i107.i, label %merge2.i.i100.i
 
@@ -26094,7 +26148,7 @@ and.lhs.true.i120.i:                              ; preds = %and.lhs.true.i107.i
   br i1 %71, label %merge2, label %then13.i
 
 then13.i:                                         ; preds = %or.lhs.false16.i, %and.lhs.true15.i, %"$says_nothing.exit124.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.352", ptr nonnull %child.023.i.i97.i, ptr nonnull @"$string.351")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.353", ptr nonnull %child.023.i.i97.i, ptr nonnull @"$string.352")
   br label %common.ret
 
 and.lhs.true15.i:                                 ; preds = %or.rhs.i122.i
@@ -26120,12 +26174,12 @@ merge2:                                           ; preds = %merge2.i.i100.i, %"
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %4)
   store i32 %77, ptr %4, align 8
   %.sroa.23.0..sroa_idx.i.i64 = getelementptr inbounds i8, ptr %4, i64 8
-  store ptr @"$string.354", ptr %.sroa.23.0..sroa_idx.i.i64, align 8
+  store ptr @"$string.355", ptr %.sroa.23.0..sroa_idx.i.i64, align 8
   %.sroa.3.0..sroa_idx.i.i65 = getelementptr inbounds i8, ptr %4, i64 16
-  store ptr @"$string.355", ptr %.sroa.3.0..sroa_idx.i.i65, align 8
+  store ptr @"$string.356", ptr %.sroa.3.0..sroa_idx.i.i65, align 8
   %.sroa.44.0..sroa_idx.i.i66 = getelementptr inbounds i8, ptr %4, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0..sroa_idx.i.i66, i8 0, i64 16, i1 false)
-  %78 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.353", ptr nonnull byval(%84) %4)
+  %78 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.354", ptr nonnull byval(%84) %4)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %4)
   %.not.i67 = icmp eq i32 %78, 0
   br i1 %.not.i67, label %merge.i69, label %common.ret
@@ -26137,7 +26191,7 @@ merge.i69:                                        ; preds = %merge2
   %.sroa.5.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i25.i, i8 0, i64 24, i1 false)
   store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i.i, align 8
-  %79 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.356", ptr nonnull byval(%84) %3)
+  %79 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.357", ptr nonnull byval(%84) %3)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %3)
   %.not21.i = icmp eq i32 %79, 0
   br i1 %.not21.i, label %merge2.i, label %common.ret
@@ -26177,7 +26231,7 @@ and.rhs.i.i.i.i85:                                ; preds = %whilebody.i.i.i77
   %87 = getelementptr i8, ptr %child.023.i.i.i78, i64 24
   %.sroa.013.0.copyload.i.i.i86 = load i64, ptr %87, align 8
   %88 = inttoptr i64 %.sroa.013.0.copyload.i.i.i86 to ptr
-  %bcmp.i.i.i.i87 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %88, ptr noundef nonnull readonly dereferenceable(14) @"$string.357", i64 14)
+  %bcmp.i.i.i.i87 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %88, ptr noundef nonnull readonly dereferenceable(14) @"$string.358", i64 14)
   %89 = icmp eq i32 %bcmp.i.i.i.i87, 0
   br i1 %89, label %and.lhs.true.i.i88, label %merge2.i.i.i81
 
@@ -26199,7 +26253,7 @@ and.lhs.true.i.i88:                               ; preds = %and.rhs.i.i.i.i85
   ]
 
 then7.i:                                          ; preds = %and.lhs.true.i.i88
-  %95 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.357", double 1.000000e+00)
+  %95 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.358", double 1.000000e+00)
   br label %"$check_layers.exit"
 
 merge6.i:                                         ; preds = %merge2.i.i.i81, %and.lhs.true.i.i88, %and.lhs.true.i.i88, %"$Document.child.exit.i.i.i74", %merge.i.i.i72, %or.lhs.false.i.i.i70, %merge2.i
@@ -26210,7 +26264,7 @@ merge6.i:                                         ; preds = %merge2.i.i.i81, %an
   %.sroa.5.0..sroa_idx.i27.i = getelementptr inbounds i8, ptr %2, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i26.i, i8 0, i64 24, i1 false)
   store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i27.i, align 8
-  %97 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.357", ptr nonnull byval(%84) %2)
+  %97 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.358", ptr nonnull byval(%84) %2)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %2)
   br label %"$check_layers.exit"
 
@@ -26223,7 +26277,7 @@ merge7:                                           ; preds = %"$check_layers.exit
   %98 = getelementptr i8, ptr %0, i64 84
   %99 = load i32, ptr %98, align 4
   %100 = sitofp i32 %99 to double
-  %101 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.358", double %100)
+  %101 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.359", double %100)
   %.not60 = icmp eq i32 %101, 0
   br i1 %.not60, label %merge12, label %common.ret
 
@@ -26232,7 +26286,7 @@ merge12:                                          ; preds = %merge7
   %103 = sitofp i32 %102 to double
   %104 = tail call double @sqrt(double %103)
   %105 = fdiv double 1.000000e+00, %104
-  %106 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.359", double %105)
+  %106 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.360", double %105)
   %.not61 = icmp eq i32 %106, 0
   br i1 %.not61, label %merge17, label %common.ret
 
@@ -26241,7 +26295,7 @@ merge17:                                          ; preds = %merge12
   %108 = sitofp i32 %107 to double
   %109 = tail call double @sqrt(double %108)
   %110 = fdiv double 1.000000e+00, %109
-  %111 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.360", double %110)
+  %111 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.361", double %110)
   %.not62 = icmp eq i32 %111, 0
   br i1 %.not62, label %merge22, label %common.ret
 
@@ -26249,7 +26303,7 @@ merge22:                                          ; preds = %merge17
   %112 = getelementptr i8, ptr %0, i64 88
   %113 = load i32, ptr %112, align 4
   %114 = sitofp i32 %113 to double
-  %115 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.361", double %114)
+  %115 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.362", double %114)
   %.not63 = icmp eq i32 %115, 0
   br i1 %.not63, label %merge27, label %common.ret
 
@@ -26257,7 +26311,7 @@ merge27:                                          ; preds = %merge22
   %116 = getelementptr i8, ptr %0, i64 64
   %117 = load i32, ptr %116, align 4
   %118 = sitofp i32 %117 to double
-  %119 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.362", double %118)
+  %119 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.363", double %118)
   br label %common.ret
 }
 
@@ -26299,7 +26353,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %9 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %9, align 8
   %10 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %10, ptr noundef nonnull readonly dereferenceable(19) @"$string.230", i64 19)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %10, ptr noundef nonnull readonly dereferenceable(19) @"$string.231", i64 19)
   %11 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %11, label %and.lhs.true.i, label %merge2.i.i
 
@@ -26355,7 +26409,7 @@ and.rhs.i.i.i1157:                                ; preds = %whilebody.i.i1149
   %25 = getelementptr i8, ptr %child.023.i.i1150, i64 24
   %.sroa.013.0.copyload.i.i1158 = load i64, ptr %25, align 8
   %26 = inttoptr i64 %.sroa.013.0.copyload.i.i1158 to ptr
-  %bcmp.i.i.i1159 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %26, ptr noundef nonnull readonly dereferenceable(19) @"$string.230", i64 19)
+  %bcmp.i.i.i1159 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %26, ptr noundef nonnull readonly dereferenceable(19) @"$string.231", i64 19)
   %27 = icmp eq i32 %bcmp.i.i.i1159, 0
   br i1 %27, label %and.lhs.true.i1160, label %merge2.i.i1153
 
@@ -26377,7 +26431,7 @@ and.lhs.true.i1160:                               ; preds = %and.rhs.i.i.i1157
 
 "$ConfigReader.find.exit1171":                    ; preds = %merge2.i.i1153, %and.lhs.true.i1160
   %common.ret.op.i1141 = phi ptr [ %spec.select.i1162, %and.lhs.true.i1160 ], [ null, %merge2.i.i1153 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.230", ptr %common.ret.op.i1141, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.231", ptr %common.ret.op.i1141, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge.i.i1175:                                    ; preds = %merge2.i.i, %and.lhs.true.i, %and.lhs.true.i, %and.lhs.true.i1138, %"$says_nothing.exit"
@@ -26401,7 +26455,7 @@ and.rhs.i.i.i1190:                                ; preds = %whilebody.i.i1182
   %37 = getelementptr i8, ptr %child.023.i.i1183, i64 24
   %.sroa.013.0.copyload.i.i1191 = load i64, ptr %37, align 8
   %38 = inttoptr i64 %.sroa.013.0.copyload.i.i1191 to ptr
-  %bcmp.i.i.i1192 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %38, ptr noundef nonnull readonly dereferenceable(5) @"$string.232", i64 5)
+  %bcmp.i.i.i1192 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %38, ptr noundef nonnull readonly dereferenceable(5) @"$string.233", i64 5)
   %39 = icmp eq i32 %bcmp.i.i.i1192, 0
   br i1 %39, label %and.lhs.true.i1193, label %merge2.i.i1186
 
@@ -26453,7 +26507,7 @@ and.rhs.i.i.i1229:                                ; preds = %whilebody.i.i1221
   %53 = getelementptr i8, ptr %child.023.i.i1222, i64 24
   %.sroa.013.0.copyload.i.i1230 = load i64, ptr %53, align 8
   %54 = inttoptr i64 %.sroa.013.0.copyload.i.i1230 to ptr
-  %bcmp.i.i.i1231 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %54, ptr noundef nonnull readonly dereferenceable(5) @"$string.232", i64 5)
+  %bcmp.i.i.i1231 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %54, ptr noundef nonnull readonly dereferenceable(5) @"$string.233", i64 5)
   %55 = icmp eq i32 %bcmp.i.i.i1231, 0
   br i1 %55, label %and.lhs.true.i1232, label %merge2.i.i1225
 
@@ -26475,7 +26529,7 @@ and.lhs.true.i1232:                               ; preds = %and.rhs.i.i.i1229
 
 "$ConfigReader.find.exit1243":                    ; preds = %merge2.i.i1225, %and.lhs.true.i1232
   %common.ret.op.i1213 = phi ptr [ %spec.select.i1234, %and.lhs.true.i1232 ], [ null, %merge2.i.i1225 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.232", ptr %common.ret.op.i1213, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.233", ptr %common.ret.op.i1213, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge.i.i1247:                                    ; preds = %merge2.i.i1186, %and.lhs.true.i1193, %and.lhs.true.i1193, %and.lhs.true.i1206, %"$says_nothing.exit1210"
@@ -26499,7 +26553,7 @@ and.rhs.i.i.i1262:                                ; preds = %whilebody.i.i1254
   %65 = getelementptr i8, ptr %child.023.i.i1255, i64 24
   %.sroa.013.0.copyload.i.i1263 = load i64, ptr %65, align 8
   %66 = inttoptr i64 %.sroa.013.0.copyload.i.i1263 to ptr
-  %bcmp.i.i.i1264 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %66, ptr noundef nonnull readonly dereferenceable(18) @"$string.233", i64 18)
+  %bcmp.i.i.i1264 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %66, ptr noundef nonnull readonly dereferenceable(18) @"$string.234", i64 18)
   %67 = icmp eq i32 %bcmp.i.i.i1264, 0
   br i1 %67, label %and.lhs.true.i1265, label %merge2.i.i1258
 
@@ -26551,7 +26605,7 @@ and.rhs.i.i.i1301:                                ; preds = %whilebody.i.i1293
   %81 = getelementptr i8, ptr %child.023.i.i1294, i64 24
   %.sroa.013.0.copyload.i.i1302 = load i64, ptr %81, align 8
   %82 = inttoptr i64 %.sroa.013.0.copyload.i.i1302 to ptr
-  %bcmp.i.i.i1303 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %82, ptr noundef nonnull readonly dereferenceable(18) @"$string.233", i64 18)
+  %bcmp.i.i.i1303 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %82, ptr noundef nonnull readonly dereferenceable(18) @"$string.234", i64 18)
   %83 = icmp eq i32 %bcmp.i.i.i1303, 0
   br i1 %83, label %and.lhs.true.i1304, label %merge2.i.i1297
 
@@ -26573,7 +26627,7 @@ and.lhs.true.i1304:                               ; preds = %and.rhs.i.i.i1301
 
 "$ConfigReader.find.exit1315":                    ; preds = %merge2.i.i1297, %and.lhs.true.i1304
   %common.ret.op.i1285 = phi ptr [ %spec.select.i1306, %and.lhs.true.i1304 ], [ null, %merge2.i.i1297 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.233", ptr %common.ret.op.i1285, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.234", ptr %common.ret.op.i1285, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge.i.i1319:                                    ; preds = %merge2.i.i1258, %and.lhs.true.i1265, %and.lhs.true.i1265, %and.lhs.true.i1278, %"$says_nothing.exit1282"
@@ -26597,7 +26651,7 @@ and.rhs.i.i.i1334:                                ; preds = %whilebody.i.i1326
   %93 = getelementptr i8, ptr %child.023.i.i1327, i64 24
   %.sroa.013.0.copyload.i.i1335 = load i64, ptr %93, align 8
   %94 = inttoptr i64 %.sroa.013.0.copyload.i.i1335 to ptr
-  %bcmp.i.i.i1336 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %94, ptr noundef nonnull readonly dereferenceable(40) @"$string.234", i64 40)
+  %bcmp.i.i.i1336 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %94, ptr noundef nonnull readonly dereferenceable(40) @"$string.235", i64 40)
   %95 = icmp eq i32 %bcmp.i.i.i1336, 0
   br i1 %95, label %and.lhs.true.i1337, label %merge2.i.i1330
 
@@ -26649,7 +26703,7 @@ and.rhs.i.i.i1373:                                ; preds = %whilebody.i.i1365
   %109 = getelementptr i8, ptr %child.023.i.i1366, i64 24
   %.sroa.013.0.copyload.i.i1374 = load i64, ptr %109, align 8
   %110 = inttoptr i64 %.sroa.013.0.copyload.i.i1374 to ptr
-  %bcmp.i.i.i1375 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %110, ptr noundef nonnull readonly dereferenceable(40) @"$string.234", i64 40)
+  %bcmp.i.i.i1375 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %110, ptr noundef nonnull readonly dereferenceable(40) @"$string.235", i64 40)
   %111 = icmp eq i32 %bcmp.i.i.i1375, 0
   br i1 %111, label %and.lhs.true.i1376, label %merge2.i.i1369
 
@@ -26671,7 +26725,7 @@ and.lhs.true.i1376:                               ; preds = %and.rhs.i.i.i1373
 
 "$ConfigReader.find.exit1387":                    ; preds = %merge2.i.i1369, %and.lhs.true.i1376
   %common.ret.op.i1357 = phi ptr [ %spec.select.i1378, %and.lhs.true.i1376 ], [ null, %merge2.i.i1369 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.234", ptr %common.ret.op.i1357, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.235", ptr %common.ret.op.i1357, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge.i.i1391:                                    ; preds = %merge2.i.i1330, %and.lhs.true.i1337, %and.lhs.true.i1337, %and.lhs.true.i1350, %"$says_nothing.exit1354"
@@ -26695,7 +26749,7 @@ and.rhs.i.i.i1406:                                ; preds = %whilebody.i.i1398
   %121 = getelementptr i8, ptr %child.023.i.i1399, i64 24
   %.sroa.013.0.copyload.i.i1407 = load i64, ptr %121, align 8
   %122 = inttoptr i64 %.sroa.013.0.copyload.i.i1407 to ptr
-  %bcmp.i.i.i1408 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(28) %122, ptr noundef nonnull readonly dereferenceable(28) @"$string.235", i64 28)
+  %bcmp.i.i.i1408 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(28) %122, ptr noundef nonnull readonly dereferenceable(28) @"$string.236", i64 28)
   %123 = icmp eq i32 %bcmp.i.i.i1408, 0
   br i1 %123, label %and.lhs.true.i1409, label %merge2.i.i1402
 
@@ -26747,7 +26801,7 @@ and.rhs.i.i.i1445:                                ; preds = %whilebody.i.i1437
   %137 = getelementptr i8, ptr %child.023.i.i1438, i64 24
   %.sroa.013.0.copyload.i.i1446 = load i64, ptr %137, align 8
   %138 = inttoptr i64 %.sroa.013.0.copyload.i.i1446 to ptr
-  %bcmp.i.i.i1447 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(28) %138, ptr noundef nonnull readonly dereferenceable(28) @"$string.235", i64 28)
+  %bcmp.i.i.i1447 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(28) %138, ptr noundef nonnull readonly dereferenceable(28) @"$string.236", i64 28)
   %139 = icmp eq i32 %bcmp.i.i.i1447, 0
   br i1 %139, label %and.lhs.true.i1448, label %merge2.i.i1441
 
@@ -26769,7 +26823,7 @@ and.lhs.true.i1448:                               ; preds = %and.rhs.i.i.i1445
 
 "$ConfigReader.find.exit1459":                    ; preds = %merge2.i.i1441, %and.lhs.true.i1448
   %common.ret.op.i1429 = phi ptr [ %spec.select.i1450, %and.lhs.true.i1448 ], [ null, %merge2.i.i1441 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.235", ptr %common.ret.op.i1429, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.236", ptr %common.ret.op.i1429, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge.i.i1463:                                    ; preds = %merge2.i.i1402, %and.lhs.true.i1409, %and.lhs.true.i1409, %and.lhs.true.i1422, %"$says_nothing.exit1426"
@@ -26793,7 +26847,7 @@ and.rhs.i.i.i1478:                                ; preds = %whilebody.i.i1470
   %149 = getelementptr i8, ptr %child.023.i.i1471, i64 24
   %.sroa.013.0.copyload.i.i1479 = load i64, ptr %149, align 8
   %150 = inttoptr i64 %.sroa.013.0.copyload.i.i1479 to ptr
-  %bcmp.i.i.i1480 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %150, ptr noundef nonnull readonly dereferenceable(21) @"$string.236", i64 21)
+  %bcmp.i.i.i1480 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %150, ptr noundef nonnull readonly dereferenceable(21) @"$string.237", i64 21)
   %151 = icmp eq i32 %bcmp.i.i.i1480, 0
   br i1 %151, label %and.lhs.true.i1481, label %merge2.i.i1474
 
@@ -26832,12 +26886,12 @@ and.lhs.true.i1494:                               ; preds = %and.lhs.true.i1481
   br i1 %163, label %merge17, label %then18
 
 then18:                                           ; preds = %and.lhs.true.i1494, %or.rhs.i1496, %"$says_nothing.exit1498"
-  %164 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr nonnull %.val1137, ptr nonnull @"$string.236")
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.236", ptr %164, ptr nonnull @"$string.231")
+  %164 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr nonnull %.val1137, ptr nonnull @"$string.237")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.237", ptr %164, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge17:                                          ; preds = %merge2.i.i1474, %and.lhs.true.i1481, %and.lhs.true.i1481, %merge.i.i, %merge.i.i1175, %merge.i.i1247, %merge.i.i1319, %merge.i.i1391, %or.lhs.false.i.i, %entry, %merge.i.i1463, %"$Document.child.exit.i.i1466", %and.lhs.true.i1494, %"$says_nothing.exit1498"
-  %165 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.237")
+  %165 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.238")
   %166 = icmp eq ptr %165, null
   br i1 %166, label %merge21, label %or.lhs.false1.i1499
 
@@ -26865,11 +26919,11 @@ and.lhs.true.i1500:                               ; preds = %or.lhs.false1.i1499
   br i1 %174, label %merge21, label %then22
 
 then22:                                           ; preds = %and.lhs.true.i1500, %or.rhs.i1502, %"$says_nothing.exit1504"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.237", ptr nonnull %165, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.238", ptr nonnull %165, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge21:                                          ; preds = %merge17, %or.lhs.false1.i1499, %and.lhs.true.i1500, %"$says_nothing.exit1504"
-  %175 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.238")
+  %175 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.239")
   %176 = icmp eq ptr %175, null
   br i1 %176, label %merge25, label %or.lhs.false1.i1505
 
@@ -26897,11 +26951,11 @@ and.lhs.true.i1506:                               ; preds = %or.lhs.false1.i1505
   br i1 %184, label %merge25, label %then26
 
 then26:                                           ; preds = %and.lhs.true.i1506, %or.rhs.i1508, %"$says_nothing.exit1510"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.238", ptr nonnull %175, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.239", ptr nonnull %175, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge25:                                          ; preds = %merge21, %or.lhs.false1.i1505, %and.lhs.true.i1506, %"$says_nothing.exit1510"
-  %185 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.239")
+  %185 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.240")
   %186 = icmp eq ptr %185, null
   br i1 %186, label %merge29, label %or.lhs.false1.i1511
 
@@ -26929,11 +26983,11 @@ and.lhs.true.i1512:                               ; preds = %or.lhs.false1.i1511
   br i1 %194, label %merge29, label %then30
 
 then30:                                           ; preds = %and.lhs.true.i1512, %or.rhs.i1514, %"$says_nothing.exit1516"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.239", ptr nonnull %185, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.240", ptr nonnull %185, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge29:                                          ; preds = %merge25, %or.lhs.false1.i1511, %and.lhs.true.i1512, %"$says_nothing.exit1516"
-  %195 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.240")
+  %195 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.241")
   %196 = icmp eq ptr %195, null
   br i1 %196, label %merge33, label %or.lhs.false1.i1517
 
@@ -26961,11 +27015,11 @@ and.lhs.true.i1518:                               ; preds = %or.lhs.false1.i1517
   br i1 %204, label %merge33, label %then34
 
 then34:                                           ; preds = %and.lhs.true.i1518, %or.rhs.i1520, %"$says_nothing.exit1522"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.240", ptr nonnull %195, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.241", ptr nonnull %195, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge33:                                          ; preds = %merge29, %or.lhs.false1.i1517, %and.lhs.true.i1518, %"$says_nothing.exit1522"
-  %205 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.241")
+  %205 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.242")
   %206 = icmp eq ptr %205, null
   br i1 %206, label %merge37, label %or.lhs.false1.i1523
 
@@ -26993,11 +27047,11 @@ and.lhs.true.i1524:                               ; preds = %or.lhs.false1.i1523
   br i1 %214, label %merge37, label %then38
 
 then38:                                           ; preds = %and.lhs.true.i1524, %or.rhs.i1526, %"$says_nothing.exit1528"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.241", ptr nonnull %205, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.242", ptr nonnull %205, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge37:                                          ; preds = %merge33, %or.lhs.false1.i1523, %and.lhs.true.i1524, %"$says_nothing.exit1528"
-  %215 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.242")
+  %215 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.243")
   %216 = icmp eq ptr %215, null
   br i1 %216, label %merge41, label %or.lhs.false1.i1529
 
@@ -27025,11 +27079,11 @@ and.lhs.true.i1530:                               ; preds = %or.lhs.false1.i1529
   br i1 %224, label %merge41, label %then42
 
 then42:                                           ; preds = %and.lhs.true.i1530, %or.rhs.i1532, %"$says_nothing.exit1534"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.242", ptr nonnull %215, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.243", ptr nonnull %215, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge41:                                          ; preds = %merge37, %or.lhs.false1.i1529, %and.lhs.true.i1530, %"$says_nothing.exit1534"
-  %225 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.243")
+  %225 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.244")
   %226 = icmp eq ptr %225, null
   br i1 %226, label %merge45, label %or.lhs.false1.i1535
 
@@ -27057,11 +27111,11 @@ and.lhs.true.i1536:                               ; preds = %or.lhs.false1.i1535
   br i1 %234, label %merge45, label %then46
 
 then46:                                           ; preds = %and.lhs.true.i1536, %or.rhs.i1538, %"$says_nothing.exit1540"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.243", ptr nonnull %225, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.244", ptr nonnull %225, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge45:                                          ; preds = %merge41, %or.lhs.false1.i1535, %and.lhs.true.i1536, %"$says_nothing.exit1540"
-  %235 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.244")
+  %235 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.245")
   %236 = icmp eq ptr %235, null
   br i1 %236, label %merge49, label %or.lhs.false1.i1541
 
@@ -27089,11 +27143,11 @@ and.lhs.true.i1542:                               ; preds = %or.lhs.false1.i1541
   br i1 %244, label %merge49, label %then50
 
 then50:                                           ; preds = %and.lhs.true.i1542, %or.rhs.i1544, %"$says_nothing.exit1546"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.244", ptr nonnull %235, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.245", ptr nonnull %235, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge49:                                          ; preds = %merge45, %or.lhs.false1.i1541, %and.lhs.true.i1542, %"$says_nothing.exit1546"
-  %245 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.245")
+  %245 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.246")
   %246 = icmp eq ptr %245, null
   br i1 %246, label %merge53, label %or.lhs.false1.i1547
 
@@ -27121,11 +27175,11 @@ and.lhs.true.i1548:                               ; preds = %or.lhs.false1.i1547
   br i1 %254, label %merge53, label %then54
 
 then54:                                           ; preds = %and.lhs.true.i1548, %or.rhs.i1550, %"$says_nothing.exit1552"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.245", ptr nonnull %245, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.246", ptr nonnull %245, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge53:                                          ; preds = %merge49, %or.lhs.false1.i1547, %and.lhs.true.i1548, %"$says_nothing.exit1552"
-  %255 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.246")
+  %255 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.247")
   %256 = icmp eq ptr %255, null
   br i1 %256, label %merge57, label %or.lhs.false1.i1553
 
@@ -27153,11 +27207,11 @@ and.lhs.true.i1554:                               ; preds = %or.lhs.false1.i1553
   br i1 %264, label %merge57, label %then58
 
 then58:                                           ; preds = %and.lhs.true.i1554, %or.rhs.i1556, %"$says_nothing.exit1558"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.246", ptr nonnull %255, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.247", ptr nonnull %255, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge57:                                          ; preds = %merge53, %or.lhs.false1.i1553, %and.lhs.true.i1554, %"$says_nothing.exit1558"
-  %265 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.247")
+  %265 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.248")
   %266 = icmp eq ptr %265, null
   br i1 %266, label %merge61, label %or.lhs.false1.i1559
 
@@ -27185,11 +27239,11 @@ and.lhs.true.i1560:                               ; preds = %or.lhs.false1.i1559
   br i1 %274, label %merge61, label %then62
 
 then62:                                           ; preds = %and.lhs.true.i1560, %or.rhs.i1562, %"$says_nothing.exit1564"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.247", ptr nonnull %265, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.248", ptr nonnull %265, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge61:                                          ; preds = %merge57, %or.lhs.false1.i1559, %and.lhs.true.i1560, %"$says_nothing.exit1564"
-  %275 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.248")
+  %275 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.249")
   %276 = icmp eq ptr %275, null
   br i1 %276, label %merge65, label %or.lhs.false1.i1565
 
@@ -27217,11 +27271,11 @@ and.lhs.true.i1566:                               ; preds = %or.lhs.false1.i1565
   br i1 %284, label %merge65, label %then66
 
 then66:                                           ; preds = %and.lhs.true.i1566, %or.rhs.i1568, %"$says_nothing.exit1570"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.248", ptr nonnull %275, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.249", ptr nonnull %275, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge65:                                          ; preds = %merge61, %or.lhs.false1.i1565, %and.lhs.true.i1566, %"$says_nothing.exit1570"
-  %285 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.249")
+  %285 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.250")
   %286 = icmp eq ptr %285, null
   br i1 %286, label %merge69, label %or.lhs.false1.i1571
 
@@ -27249,11 +27303,11 @@ and.lhs.true.i1572:                               ; preds = %or.lhs.false1.i1571
   br i1 %294, label %merge69, label %then70
 
 then70:                                           ; preds = %and.lhs.true.i1572, %or.rhs.i1574, %"$says_nothing.exit1576"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.249", ptr nonnull %285, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.250", ptr nonnull %285, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge69:                                          ; preds = %merge65, %or.lhs.false1.i1571, %and.lhs.true.i1572, %"$says_nothing.exit1576"
-  %295 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.250")
+  %295 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.251")
   %296 = icmp eq ptr %295, null
   br i1 %296, label %merge73, label %or.lhs.false1.i1577
 
@@ -27281,11 +27335,11 @@ and.lhs.true.i1578:                               ; preds = %or.lhs.false1.i1577
   br i1 %304, label %merge73, label %then74
 
 then74:                                           ; preds = %and.lhs.true.i1578, %or.rhs.i1580, %"$says_nothing.exit1582"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.250", ptr nonnull %295, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.251", ptr nonnull %295, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge73:                                          ; preds = %merge69, %or.lhs.false1.i1577, %and.lhs.true.i1578, %"$says_nothing.exit1582"
-  %305 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.251")
+  %305 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.252")
   %306 = icmp eq ptr %305, null
   br i1 %306, label %merge77, label %or.lhs.false1.i1583
 
@@ -27313,11 +27367,11 @@ and.lhs.true.i1584:                               ; preds = %or.lhs.false1.i1583
   br i1 %314, label %merge77, label %then78
 
 then78:                                           ; preds = %and.lhs.true.i1584, %or.rhs.i1586, %"$says_nothing.exit1588"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.251", ptr nonnull %305, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.252", ptr nonnull %305, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge77:                                          ; preds = %merge73, %or.lhs.false1.i1583, %and.lhs.true.i1584, %"$says_nothing.exit1588"
-  %315 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.252")
+  %315 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.253")
   %316 = icmp eq ptr %315, null
   br i1 %316, label %merge81, label %or.lhs.false1.i1589
 
@@ -27345,11 +27399,11 @@ and.lhs.true.i1590:                               ; preds = %or.lhs.false1.i1589
   br i1 %324, label %merge81, label %then82
 
 then82:                                           ; preds = %and.lhs.true.i1590, %or.rhs.i1592, %"$says_nothing.exit1594"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.252", ptr nonnull %315, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.253", ptr nonnull %315, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge81:                                          ; preds = %merge77, %or.lhs.false1.i1589, %and.lhs.true.i1590, %"$says_nothing.exit1594"
-  %325 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.253")
+  %325 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.254")
   %326 = icmp eq ptr %325, null
   br i1 %326, label %merge85, label %or.lhs.false1.i1595
 
@@ -27377,11 +27431,11 @@ and.lhs.true.i1596:                               ; preds = %or.lhs.false1.i1595
   br i1 %334, label %merge85, label %then86
 
 then86:                                           ; preds = %and.lhs.true.i1596, %or.rhs.i1598, %"$says_nothing.exit1600"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.253", ptr nonnull %325, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.254", ptr nonnull %325, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge85:                                          ; preds = %merge81, %or.lhs.false1.i1595, %and.lhs.true.i1596, %"$says_nothing.exit1600"
-  %335 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.254")
+  %335 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.255")
   %336 = icmp eq ptr %335, null
   br i1 %336, label %merge89, label %or.lhs.false1.i1601
 
@@ -27409,11 +27463,11 @@ and.lhs.true.i1602:                               ; preds = %or.lhs.false1.i1601
   br i1 %344, label %merge89, label %then90
 
 then90:                                           ; preds = %and.lhs.true.i1602, %or.rhs.i1604, %"$says_nothing.exit1606"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.254", ptr nonnull %335, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.255", ptr nonnull %335, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge89:                                          ; preds = %merge85, %or.lhs.false1.i1601, %and.lhs.true.i1602, %"$says_nothing.exit1606"
-  %345 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.255")
+  %345 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.256")
   %346 = icmp eq ptr %345, null
   br i1 %346, label %merge93, label %or.lhs.false1.i1607
 
@@ -27441,11 +27495,11 @@ and.lhs.true.i1608:                               ; preds = %or.lhs.false1.i1607
   br i1 %354, label %merge93, label %then94
 
 then94:                                           ; preds = %and.lhs.true.i1608, %or.rhs.i1610, %"$says_nothing.exit1612"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.255", ptr nonnull %345, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.256", ptr nonnull %345, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge93:                                          ; preds = %merge89, %or.lhs.false1.i1607, %and.lhs.true.i1608, %"$says_nothing.exit1612"
-  %355 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.256")
+  %355 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.257")
   %356 = icmp eq ptr %355, null
   br i1 %356, label %merge97, label %or.lhs.false1.i1613
 
@@ -27473,11 +27527,11 @@ and.lhs.true.i1614:                               ; preds = %or.lhs.false1.i1613
   br i1 %364, label %merge97, label %then98
 
 then98:                                           ; preds = %and.lhs.true.i1614, %or.rhs.i1616, %"$says_nothing.exit1618"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.256", ptr nonnull %355, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.257", ptr nonnull %355, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge97:                                          ; preds = %merge93, %or.lhs.false1.i1613, %and.lhs.true.i1614, %"$says_nothing.exit1618"
-  %365 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.257")
+  %365 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.258")
   %366 = icmp eq ptr %365, null
   br i1 %366, label %merge101, label %or.lhs.false1.i1619
 
@@ -27505,11 +27559,11 @@ and.lhs.true.i1620:                               ; preds = %or.lhs.false1.i1619
   br i1 %374, label %merge101, label %then102
 
 then102:                                          ; preds = %and.lhs.true.i1620, %or.rhs.i1622, %"$says_nothing.exit1624"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.257", ptr nonnull %365, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.258", ptr nonnull %365, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge101:                                         ; preds = %merge97, %or.lhs.false1.i1619, %and.lhs.true.i1620, %"$says_nothing.exit1624"
-  %375 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.258")
+  %375 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.259")
   %376 = icmp eq ptr %375, null
   br i1 %376, label %merge105, label %or.lhs.false1.i1625
 
@@ -27537,11 +27591,11 @@ and.lhs.true.i1626:                               ; preds = %or.lhs.false1.i1625
   br i1 %384, label %merge105, label %then106
 
 then106:                                          ; preds = %and.lhs.true.i1626, %or.rhs.i1628, %"$says_nothing.exit1630"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.258", ptr nonnull %375, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.259", ptr nonnull %375, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge105:                                         ; preds = %merge101, %or.lhs.false1.i1625, %and.lhs.true.i1626, %"$says_nothing.exit1630"
-  %385 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.259")
+  %385 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.260")
   %386 = icmp eq ptr %385, null
   br i1 %386, label %merge109, label %or.lhs.false1.i1631
 
@@ -27569,11 +27623,11 @@ and.lhs.true.i1632:                               ; preds = %or.lhs.false1.i1631
   br i1 %394, label %merge109, label %then110
 
 then110:                                          ; preds = %and.lhs.true.i1632, %or.rhs.i1634, %"$says_nothing.exit1636"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.259", ptr nonnull %385, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.260", ptr nonnull %385, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge109:                                         ; preds = %merge105, %or.lhs.false1.i1631, %and.lhs.true.i1632, %"$says_nothing.exit1636"
-  %395 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.260")
+  %395 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.261")
   %396 = icmp eq ptr %395, null
   br i1 %396, label %merge113, label %or.lhs.false1.i1637
 
@@ -27601,11 +27655,11 @@ and.lhs.true.i1638:                               ; preds = %or.lhs.false1.i1637
   br i1 %404, label %merge113, label %then114
 
 then114:                                          ; preds = %and.lhs.true.i1638, %or.rhs.i1640, %"$says_nothing.exit1642"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.260", ptr nonnull %395, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.261", ptr nonnull %395, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge113:                                         ; preds = %merge109, %or.lhs.false1.i1637, %and.lhs.true.i1638, %"$says_nothing.exit1642"
-  %405 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.261")
+  %405 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.262")
   %406 = icmp eq ptr %405, null
   br i1 %406, label %merge117, label %or.lhs.false1.i1643
 
@@ -27633,11 +27687,11 @@ and.lhs.true.i1644:                               ; preds = %or.lhs.false1.i1643
   br i1 %414, label %merge117, label %then118
 
 then118:                                          ; preds = %and.lhs.true.i1644, %or.rhs.i1646, %"$says_nothing.exit1648"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.261", ptr nonnull %405, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.262", ptr nonnull %405, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge117:                                         ; preds = %merge113, %or.lhs.false1.i1643, %and.lhs.true.i1644, %"$says_nothing.exit1648"
-  %415 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.262")
+  %415 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.263")
   %416 = icmp eq ptr %415, null
   br i1 %416, label %merge121, label %or.lhs.false1.i1649
 
@@ -27665,11 +27719,11 @@ and.lhs.true.i1650:                               ; preds = %or.lhs.false1.i1649
   br i1 %424, label %merge121, label %then122
 
 then122:                                          ; preds = %and.lhs.true.i1650, %or.rhs.i1652, %"$says_nothing.exit1654"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.262", ptr nonnull %415, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.263", ptr nonnull %415, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge121:                                         ; preds = %merge117, %or.lhs.false1.i1649, %and.lhs.true.i1650, %"$says_nothing.exit1654"
-  %425 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.263")
+  %425 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.264")
   %426 = icmp eq ptr %425, null
   br i1 %426, label %merge125, label %or.lhs.false1.i1655
 
@@ -27697,11 +27751,11 @@ and.lhs.true.i1656:                               ; preds = %or.lhs.false1.i1655
   br i1 %434, label %merge125, label %then126
 
 then126:                                          ; preds = %and.lhs.true.i1656, %or.rhs.i1658, %"$says_nothing.exit1660"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.263", ptr nonnull %425, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.264", ptr nonnull %425, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge125:                                         ; preds = %merge121, %or.lhs.false1.i1655, %and.lhs.true.i1656, %"$says_nothing.exit1660"
-  %435 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.264")
+  %435 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.265")
   %436 = icmp eq ptr %435, null
   br i1 %436, label %merge129, label %or.lhs.false1.i1661
 
@@ -27729,11 +27783,11 @@ and.lhs.true.i1662:                               ; preds = %or.lhs.false1.i1661
   br i1 %444, label %merge129, label %then130
 
 then130:                                          ; preds = %and.lhs.true.i1662, %or.rhs.i1664, %"$says_nothing.exit1666"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.264", ptr nonnull %435, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.265", ptr nonnull %435, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge129:                                         ; preds = %merge125, %or.lhs.false1.i1661, %and.lhs.true.i1662, %"$says_nothing.exit1666"
-  %445 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.265")
+  %445 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.266")
   %446 = icmp eq ptr %445, null
   br i1 %446, label %merge133, label %or.lhs.false1.i1667
 
@@ -27761,11 +27815,11 @@ and.lhs.true.i1668:                               ; preds = %or.lhs.false1.i1667
   br i1 %454, label %merge133, label %then134
 
 then134:                                          ; preds = %and.lhs.true.i1668, %or.rhs.i1670, %"$says_nothing.exit1672"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.265", ptr nonnull %445, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.266", ptr nonnull %445, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge133:                                         ; preds = %merge129, %or.lhs.false1.i1667, %and.lhs.true.i1668, %"$says_nothing.exit1672"
-  %455 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.266")
+  %455 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.267")
   %456 = icmp eq ptr %455, null
   br i1 %456, label %merge137, label %or.lhs.false1.i1673
 
@@ -27793,11 +27847,11 @@ and.lhs.true.i1674:                               ; preds = %or.lhs.false1.i1673
   br i1 %464, label %merge137, label %then138
 
 then138:                                          ; preds = %and.lhs.true.i1674, %or.rhs.i1676, %"$says_nothing.exit1678"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.266", ptr nonnull %455, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.267", ptr nonnull %455, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge137:                                         ; preds = %merge133, %or.lhs.false1.i1673, %and.lhs.true.i1674, %"$says_nothing.exit1678"
-  %465 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.267")
+  %465 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.268")
   %466 = icmp eq ptr %465, null
   br i1 %466, label %merge141, label %or.lhs.false1.i1679
 
@@ -27825,11 +27879,11 @@ and.lhs.true.i1680:                               ; preds = %or.lhs.false1.i1679
   br i1 %474, label %merge141, label %then142
 
 then142:                                          ; preds = %and.lhs.true.i1680, %or.rhs.i1682, %"$says_nothing.exit1684"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.267", ptr nonnull %465, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.268", ptr nonnull %465, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge141:                                         ; preds = %merge137, %or.lhs.false1.i1679, %and.lhs.true.i1680, %"$says_nothing.exit1684"
-  %475 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.268")
+  %475 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.269")
   %476 = icmp eq ptr %475, null
   br i1 %476, label %merge145, label %or.lhs.false1.i1685
 
@@ -27857,11 +27911,11 @@ and.lhs.true.i1686:                               ; preds = %or.lhs.false1.i1685
   br i1 %484, label %merge145, label %then146
 
 then146:                                          ; preds = %and.lhs.true.i1686, %or.rhs.i1688, %"$says_nothing.exit1690"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.268", ptr nonnull %475, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.269", ptr nonnull %475, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge145:                                         ; preds = %merge141, %or.lhs.false1.i1685, %and.lhs.true.i1686, %"$says_nothing.exit1690"
-  %485 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.269")
+  %485 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.270")
   %486 = icmp eq ptr %485, null
   br i1 %486, label %merge149, label %or.lhs.false1.i1691
 
@@ -27889,11 +27943,11 @@ and.lhs.true.i1692:                               ; preds = %or.lhs.false1.i1691
   br i1 %494, label %merge149, label %then150
 
 then150:                                          ; preds = %and.lhs.true.i1692, %or.rhs.i1694, %"$says_nothing.exit1696"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.269", ptr nonnull %485, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.270", ptr nonnull %485, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge149:                                         ; preds = %merge145, %or.lhs.false1.i1691, %and.lhs.true.i1692, %"$says_nothing.exit1696"
-  %495 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.270")
+  %495 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.271")
   %496 = icmp eq ptr %495, null
   br i1 %496, label %merge153, label %or.lhs.false1.i1697
 
@@ -27921,11 +27975,11 @@ and.lhs.true.i1698:                               ; preds = %or.lhs.false1.i1697
   br i1 %504, label %merge153, label %then154
 
 then154:                                          ; preds = %and.lhs.true.i1698, %or.rhs.i1700, %"$says_nothing.exit1702"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.270", ptr nonnull %495, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.271", ptr nonnull %495, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge153:                                         ; preds = %merge149, %or.lhs.false1.i1697, %and.lhs.true.i1698, %"$says_nothing.exit1702"
-  %505 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.271")
+  %505 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.272")
   %506 = icmp eq ptr %505, null
   br i1 %506, label %merge157, label %or.lhs.false1.i1703
 
@@ -27953,11 +28007,11 @@ and.lhs.true.i1704:                               ; preds = %or.lhs.false1.i1703
   br i1 %514, label %merge157, label %then158
 
 then158:                                          ; preds = %and.lhs.true.i1704, %or.rhs.i1706, %"$says_nothing.exit1708"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.271", ptr nonnull %505, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.272", ptr nonnull %505, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge157:                                         ; preds = %merge153, %or.lhs.false1.i1703, %and.lhs.true.i1704, %"$says_nothing.exit1708"
-  %515 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.272")
+  %515 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.273")
   %516 = icmp eq ptr %515, null
   br i1 %516, label %merge161, label %or.lhs.false1.i1709
 
@@ -27985,11 +28039,11 @@ and.lhs.true.i1710:                               ; preds = %or.lhs.false1.i1709
   br i1 %524, label %merge161, label %then162
 
 then162:                                          ; preds = %and.lhs.true.i1710, %or.rhs.i1712, %"$says_nothing.exit1714"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.272", ptr nonnull %515, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.273", ptr nonnull %515, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge161:                                         ; preds = %merge157, %or.lhs.false1.i1709, %and.lhs.true.i1710, %"$says_nothing.exit1714"
-  %525 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.273")
+  %525 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.274")
   %526 = icmp eq ptr %525, null
   br i1 %526, label %merge165, label %or.lhs.false1.i1715
 
@@ -28017,11 +28071,11 @@ and.lhs.true.i1716:                               ; preds = %or.lhs.false1.i1715
   br i1 %534, label %merge165, label %then166
 
 then166:                                          ; preds = %and.lhs.true.i1716, %or.rhs.i1718, %"$says_nothing.exit1720"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.273", ptr nonnull %525, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.274", ptr nonnull %525, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge165:                                         ; preds = %merge161, %or.lhs.false1.i1715, %and.lhs.true.i1716, %"$says_nothing.exit1720"
-  %535 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.274")
+  %535 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.275")
   %536 = icmp eq ptr %535, null
   br i1 %536, label %merge169, label %or.lhs.false1.i1721
 
@@ -28049,11 +28103,11 @@ and.lhs.true.i1722:                               ; preds = %or.lhs.false1.i1721
   br i1 %544, label %merge169, label %then170
 
 then170:                                          ; preds = %and.lhs.true.i1722, %or.rhs.i1724, %"$says_nothing.exit1726"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.274", ptr nonnull %535, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.275", ptr nonnull %535, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge169:                                         ; preds = %merge165, %or.lhs.false1.i1721, %and.lhs.true.i1722, %"$says_nothing.exit1726"
-  %545 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.275")
+  %545 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.276")
   %546 = icmp eq ptr %545, null
   br i1 %546, label %merge173, label %or.lhs.false1.i1727
 
@@ -28081,11 +28135,11 @@ and.lhs.true.i1728:                               ; preds = %or.lhs.false1.i1727
   br i1 %554, label %merge173, label %then174
 
 then174:                                          ; preds = %and.lhs.true.i1728, %or.rhs.i1730, %"$says_nothing.exit1732"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.275", ptr nonnull %545, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.276", ptr nonnull %545, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge173:                                         ; preds = %merge169, %or.lhs.false1.i1727, %and.lhs.true.i1728, %"$says_nothing.exit1732"
-  %555 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.276")
+  %555 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.277")
   %556 = icmp eq ptr %555, null
   br i1 %556, label %merge177, label %or.lhs.false1.i1733
 
@@ -28113,11 +28167,11 @@ and.lhs.true.i1734:                               ; preds = %or.lhs.false1.i1733
   br i1 %564, label %merge177, label %then178
 
 then178:                                          ; preds = %and.lhs.true.i1734, %or.rhs.i1736, %"$says_nothing.exit1738"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.276", ptr nonnull %555, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.277", ptr nonnull %555, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge177:                                         ; preds = %merge173, %or.lhs.false1.i1733, %and.lhs.true.i1734, %"$says_nothing.exit1738"
-  %565 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.277")
+  %565 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.278")
   %566 = icmp eq ptr %565, null
   br i1 %566, label %merge181, label %or.lhs.false1.i1739
 
@@ -28145,11 +28199,11 @@ and.lhs.true.i1740:                               ; preds = %or.lhs.false1.i1739
   br i1 %574, label %merge181, label %then182
 
 then182:                                          ; preds = %and.lhs.true.i1740, %or.rhs.i1742, %"$says_nothing.exit1744"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.277", ptr nonnull %565, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.278", ptr nonnull %565, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge181:                                         ; preds = %merge177, %or.lhs.false1.i1739, %and.lhs.true.i1740, %"$says_nothing.exit1744"
-  %575 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.278")
+  %575 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.279")
   %576 = icmp eq ptr %575, null
   br i1 %576, label %merge185, label %or.lhs.false1.i1745
 
@@ -28177,11 +28231,11 @@ and.lhs.true.i1746:                               ; preds = %or.lhs.false1.i1745
   br i1 %584, label %merge185, label %then186
 
 then186:                                          ; preds = %and.lhs.true.i1746, %or.rhs.i1748, %"$says_nothing.exit1750"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.278", ptr nonnull %575, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.279", ptr nonnull %575, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge185:                                         ; preds = %merge181, %or.lhs.false1.i1745, %and.lhs.true.i1746, %"$says_nothing.exit1750"
-  %585 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.279")
+  %585 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.280")
   %586 = icmp eq ptr %585, null
   br i1 %586, label %merge189, label %or.lhs.false1.i1751
 
@@ -28209,11 +28263,11 @@ and.lhs.true.i1752:                               ; preds = %or.lhs.false1.i1751
   br i1 %594, label %merge189, label %then190
 
 then190:                                          ; preds = %and.lhs.true.i1752, %or.rhs.i1754, %"$says_nothing.exit1756"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.279", ptr nonnull %585, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.280", ptr nonnull %585, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge189:                                         ; preds = %merge185, %or.lhs.false1.i1751, %and.lhs.true.i1752, %"$says_nothing.exit1756"
-  %595 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.280")
+  %595 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.281")
   %596 = icmp eq ptr %595, null
   br i1 %596, label %merge193, label %or.lhs.false1.i1757
 
@@ -28241,11 +28295,11 @@ and.lhs.true.i1758:                               ; preds = %or.lhs.false1.i1757
   br i1 %604, label %merge193, label %then194
 
 then194:                                          ; preds = %and.lhs.true.i1758, %or.rhs.i1760, %"$says_nothing.exit1762"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.280", ptr nonnull %595, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.281", ptr nonnull %595, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge193:                                         ; preds = %merge189, %or.lhs.false1.i1757, %and.lhs.true.i1758, %"$says_nothing.exit1762"
-  %605 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.281")
+  %605 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.282")
   %606 = icmp eq ptr %605, null
   br i1 %606, label %merge197, label %or.lhs.false1.i1763
 
@@ -28273,11 +28327,11 @@ and.lhs.true.i1764:                               ; preds = %or.lhs.false1.i1763
   br i1 %614, label %merge197, label %then198
 
 then198:                                          ; preds = %and.lhs.true.i1764, %or.rhs.i1766, %"$says_nothing.exit1768"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.281", ptr nonnull %605, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.282", ptr nonnull %605, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge197:                                         ; preds = %merge193, %or.lhs.false1.i1763, %and.lhs.true.i1764, %"$says_nothing.exit1768"
-  %615 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.282")
+  %615 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.283")
   %616 = icmp eq ptr %615, null
   br i1 %616, label %merge201, label %or.lhs.false1.i1769
 
@@ -28305,11 +28359,11 @@ and.lhs.true.i1770:                               ; preds = %or.lhs.false1.i1769
   br i1 %624, label %merge201, label %then202
 
 then202:                                          ; preds = %and.lhs.true.i1770, %or.rhs.i1772, %"$says_nothing.exit1774"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.282", ptr nonnull %615, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.283", ptr nonnull %615, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge201:                                         ; preds = %merge197, %or.lhs.false1.i1769, %and.lhs.true.i1770, %"$says_nothing.exit1774"
-  %625 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.283")
+  %625 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.284")
   %626 = icmp eq ptr %625, null
   br i1 %626, label %merge205, label %or.lhs.false1.i1775
 
@@ -28337,11 +28391,11 @@ and.lhs.true.i1776:                               ; preds = %or.lhs.false1.i1775
   br i1 %634, label %merge205, label %then206
 
 then206:                                          ; preds = %and.lhs.true.i1776, %or.rhs.i1778, %"$says_nothing.exit1780"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.283", ptr nonnull %625, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.284", ptr nonnull %625, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge205:                                         ; preds = %merge201, %or.lhs.false1.i1775, %and.lhs.true.i1776, %"$says_nothing.exit1780"
-  %635 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.284")
+  %635 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.285")
   %636 = icmp eq ptr %635, null
   br i1 %636, label %merge209, label %or.lhs.false1.i1781
 
@@ -28369,11 +28423,11 @@ and.lhs.true.i1782:                               ; preds = %or.lhs.false1.i1781
   br i1 %644, label %merge209, label %then210
 
 then210:                                          ; preds = %and.lhs.true.i1782, %or.rhs.i1784, %"$says_nothing.exit1786"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.284", ptr nonnull %635, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.285", ptr nonnull %635, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge209:                                         ; preds = %merge205, %or.lhs.false1.i1781, %and.lhs.true.i1782, %"$says_nothing.exit1786"
-  %645 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.285")
+  %645 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.286")
   %646 = icmp eq ptr %645, null
   br i1 %646, label %merge213, label %or.lhs.false1.i1787
 
@@ -28401,11 +28455,11 @@ and.lhs.true.i1788:                               ; preds = %or.lhs.false1.i1787
   br i1 %654, label %merge213, label %then214
 
 then214:                                          ; preds = %and.lhs.true.i1788, %or.rhs.i1790, %"$says_nothing.exit1792"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.285", ptr nonnull %645, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.286", ptr nonnull %645, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge213:                                         ; preds = %merge209, %or.lhs.false1.i1787, %and.lhs.true.i1788, %"$says_nothing.exit1792"
-  %655 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.286")
+  %655 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.287")
   %656 = icmp eq ptr %655, null
   br i1 %656, label %merge217, label %or.lhs.false1.i1793
 
@@ -28433,11 +28487,11 @@ and.lhs.true.i1794:                               ; preds = %or.lhs.false1.i1793
   br i1 %664, label %merge217, label %then218
 
 then218:                                          ; preds = %and.lhs.true.i1794, %or.rhs.i1796, %"$says_nothing.exit1798"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.286", ptr nonnull %655, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.287", ptr nonnull %655, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge217:                                         ; preds = %merge213, %or.lhs.false1.i1793, %and.lhs.true.i1794, %"$says_nothing.exit1798"
-  %665 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.287")
+  %665 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.288")
   %666 = icmp eq ptr %665, null
   br i1 %666, label %merge221, label %or.lhs.false1.i1799
 
@@ -28465,11 +28519,11 @@ and.lhs.true.i1800:                               ; preds = %or.lhs.false1.i1799
   br i1 %674, label %merge221, label %then222
 
 then222:                                          ; preds = %and.lhs.true.i1800, %or.rhs.i1802, %"$says_nothing.exit1804"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.287", ptr nonnull %665, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.288", ptr nonnull %665, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge221:                                         ; preds = %merge217, %or.lhs.false1.i1799, %and.lhs.true.i1800, %"$says_nothing.exit1804"
-  %675 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.288")
+  %675 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.289")
   %676 = icmp eq ptr %675, null
   br i1 %676, label %merge225, label %or.lhs.false1.i1805
 
@@ -28497,11 +28551,11 @@ and.lhs.true.i1806:                               ; preds = %or.lhs.false1.i1805
   br i1 %684, label %merge225, label %then226
 
 then226:                                          ; preds = %and.lhs.true.i1806, %or.rhs.i1808, %"$says_nothing.exit1810"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.288", ptr nonnull %675, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.289", ptr nonnull %675, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge225:                                         ; preds = %merge221, %or.lhs.false1.i1805, %and.lhs.true.i1806, %"$says_nothing.exit1810"
-  %685 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.289")
+  %685 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.290")
   %686 = icmp eq ptr %685, null
   br i1 %686, label %merge229, label %or.lhs.false1.i1811
 
@@ -28529,11 +28583,11 @@ and.lhs.true.i1812:                               ; preds = %or.lhs.false1.i1811
   br i1 %694, label %merge229, label %then230
 
 then230:                                          ; preds = %and.lhs.true.i1812, %or.rhs.i1814, %"$says_nothing.exit1816"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.289", ptr nonnull %685, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.290", ptr nonnull %685, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge229:                                         ; preds = %merge225, %or.lhs.false1.i1811, %and.lhs.true.i1812, %"$says_nothing.exit1816"
-  %695 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.290")
+  %695 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.291")
   %696 = icmp eq ptr %695, null
   br i1 %696, label %merge233, label %or.lhs.false1.i1817
 
@@ -28561,11 +28615,11 @@ and.lhs.true.i1818:                               ; preds = %or.lhs.false1.i1817
   br i1 %704, label %merge233, label %then234
 
 then234:                                          ; preds = %and.lhs.true.i1818, %or.rhs.i1820, %"$says_nothing.exit1822"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.290", ptr nonnull %695, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.291", ptr nonnull %695, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge233:                                         ; preds = %merge229, %or.lhs.false1.i1817, %and.lhs.true.i1818, %"$says_nothing.exit1822"
-  %705 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.291")
+  %705 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.292")
   %706 = icmp eq ptr %705, null
   br i1 %706, label %merge237, label %or.lhs.false1.i1823
 
@@ -28593,11 +28647,11 @@ and.lhs.true.i1824:                               ; preds = %or.lhs.false1.i1823
   br i1 %714, label %merge237, label %then238
 
 then238:                                          ; preds = %and.lhs.true.i1824, %or.rhs.i1826, %"$says_nothing.exit1828"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.291", ptr nonnull %705, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.292", ptr nonnull %705, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge237:                                         ; preds = %merge233, %or.lhs.false1.i1823, %and.lhs.true.i1824, %"$says_nothing.exit1828"
-  %715 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.292")
+  %715 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.293")
   %716 = icmp eq ptr %715, null
   br i1 %716, label %merge241, label %or.lhs.false1.i1829
 
@@ -28625,11 +28679,11 @@ and.lhs.true.i1830:                               ; preds = %or.lhs.false1.i1829
   br i1 %724, label %merge241, label %then242
 
 then242:                                          ; preds = %and.lhs.true.i1830, %or.rhs.i1832, %"$says_nothing.exit1834"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.292", ptr nonnull %715, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.293", ptr nonnull %715, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge241:                                         ; preds = %merge237, %or.lhs.false1.i1829, %and.lhs.true.i1830, %"$says_nothing.exit1834"
-  %725 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.293")
+  %725 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.294")
   %726 = icmp eq ptr %725, null
   br i1 %726, label %merge245, label %or.lhs.false1.i1835
 
@@ -28657,11 +28711,11 @@ and.lhs.true.i1836:                               ; preds = %or.lhs.false1.i1835
   br i1 %734, label %merge245, label %then246
 
 then246:                                          ; preds = %and.lhs.true.i1836, %or.rhs.i1838, %"$says_nothing.exit1840"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.293", ptr nonnull %725, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.294", ptr nonnull %725, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge245:                                         ; preds = %merge241, %or.lhs.false1.i1835, %and.lhs.true.i1836, %"$says_nothing.exit1840"
-  %735 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.294")
+  %735 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.295")
   %736 = icmp eq ptr %735, null
   br i1 %736, label %merge249, label %or.lhs.false1.i1841
 
@@ -28689,11 +28743,11 @@ and.lhs.true.i1842:                               ; preds = %or.lhs.false1.i1841
   br i1 %744, label %merge249, label %then250
 
 then250:                                          ; preds = %and.lhs.true.i1842, %or.rhs.i1844, %"$says_nothing.exit1846"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.294", ptr nonnull %735, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.295", ptr nonnull %735, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge249:                                         ; preds = %merge245, %or.lhs.false1.i1841, %and.lhs.true.i1842, %"$says_nothing.exit1846"
-  %745 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.295")
+  %745 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.296")
   %746 = icmp eq ptr %745, null
   br i1 %746, label %merge253, label %or.lhs.false1.i1847
 
@@ -28721,11 +28775,11 @@ and.lhs.true.i1848:                               ; preds = %or.lhs.false1.i1847
   br i1 %754, label %merge253, label %then254
 
 then254:                                          ; preds = %and.lhs.true.i1848, %or.rhs.i1850, %"$says_nothing.exit1852"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.295", ptr nonnull %745, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.296", ptr nonnull %745, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge253:                                         ; preds = %merge249, %or.lhs.false1.i1847, %and.lhs.true.i1848, %"$says_nothing.exit1852"
-  %755 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.296")
+  %755 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.297")
   %756 = icmp eq ptr %755, null
   br i1 %756, label %merge257, label %or.lhs.false1.i1853
 
@@ -28753,11 +28807,11 @@ and.lhs.true.i1854:                               ; preds = %or.lhs.false1.i1853
   br i1 %764, label %merge257, label %then258
 
 then258:                                          ; preds = %and.lhs.true.i1854, %or.rhs.i1856, %"$says_nothing.exit1858"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.296", ptr nonnull %755, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.297", ptr nonnull %755, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge257:                                         ; preds = %merge253, %or.lhs.false1.i1853, %and.lhs.true.i1854, %"$says_nothing.exit1858"
-  %765 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.297")
+  %765 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.298")
   %766 = icmp eq ptr %765, null
   br i1 %766, label %merge261, label %or.lhs.false1.i1859
 
@@ -28785,306 +28839,306 @@ and.lhs.true.i1860:                               ; preds = %or.lhs.false1.i1859
   br i1 %774, label %merge261, label %then262
 
 then262:                                          ; preds = %and.lhs.true.i1860, %or.rhs.i1862, %"$says_nothing.exit1864"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.297", ptr nonnull %765, ptr nonnull @"$string.231")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.298", ptr nonnull %765, ptr nonnull @"$string.232")
   br label %common.ret
 
 merge261:                                         ; preds = %merge257, %or.lhs.false1.i1859, %and.lhs.true.i1860, %"$says_nothing.exit1864"
-  %775 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.298", double 1.000000e+00)
+  %775 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.299", double 1.000000e+00)
   %.not = icmp eq i32 %775, 0
   br i1 %.not, label %merge265, label %common.ret
 
 merge265:                                         ; preds = %merge261
-  %776 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.299", double 1.000000e+00)
+  %776 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.300", double 1.000000e+00)
   %.not741 = icmp eq i32 %776, 0
   br i1 %.not741, label %merge270, label %common.ret
 
 merge270:                                         ; preds = %merge265
-  %777 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.300", double 1.000000e+00)
+  %777 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.301", double 1.000000e+00)
   %.not742 = icmp eq i32 %777, 0
   br i1 %.not742, label %merge275, label %common.ret
 
 merge275:                                         ; preds = %merge270
-  %778 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.301", double 1.000000e+00)
+  %778 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.302", double 1.000000e+00)
   %.not743 = icmp eq i32 %778, 0
   br i1 %.not743, label %merge280, label %common.ret
 
 merge280:                                         ; preds = %merge275
-  %779 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.302", double 1.000000e+00)
+  %779 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.303", double 1.000000e+00)
   %.not744 = icmp eq i32 %779, 0
   br i1 %.not744, label %merge285, label %common.ret
 
 merge285:                                         ; preds = %merge280
-  %780 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.303", double 1.000000e+00)
+  %780 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.304", double 1.000000e+00)
   %.not745 = icmp eq i32 %780, 0
   br i1 %.not745, label %merge290, label %common.ret
 
 merge290:                                         ; preds = %merge285
-  %781 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.304", double 1.000000e+00)
+  %781 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.305", double 1.000000e+00)
   %.not746 = icmp eq i32 %781, 0
   br i1 %.not746, label %merge295, label %common.ret
 
 merge295:                                         ; preds = %merge290
-  %782 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.305", double 1.000000e+00)
+  %782 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.306", double 1.000000e+00)
   %.not747 = icmp eq i32 %782, 0
   br i1 %.not747, label %merge300, label %common.ret
 
 merge300:                                         ; preds = %merge295
-  %783 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.306", double 1.000000e+00)
+  %783 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.307", double 1.000000e+00)
   %.not748 = icmp eq i32 %783, 0
   br i1 %.not748, label %merge305, label %common.ret
 
 merge305:                                         ; preds = %merge300
-  %784 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.307", double 1.000000e+00)
+  %784 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.308", double 1.000000e+00)
   %.not749 = icmp eq i32 %784, 0
   br i1 %.not749, label %merge310, label %common.ret
 
 merge310:                                         ; preds = %merge305
-  %785 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.308", double 1.000000e+00)
+  %785 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.309", double 1.000000e+00)
   %.not750 = icmp eq i32 %785, 0
   br i1 %.not750, label %merge315, label %common.ret
 
 merge315:                                         ; preds = %merge310
-  %786 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.309", double 1.000000e+00)
+  %786 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.310", double 1.000000e+00)
   %.not751 = icmp eq i32 %786, 0
   br i1 %.not751, label %merge320, label %common.ret
 
 merge320:                                         ; preds = %merge315
-  %787 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.310", double 1.000000e+00)
+  %787 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.311", double 1.000000e+00)
   %.not752 = icmp eq i32 %787, 0
   br i1 %.not752, label %merge325, label %common.ret
 
 merge325:                                         ; preds = %merge320
-  %788 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.311", double 1.000000e+00)
+  %788 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.312", double 1.000000e+00)
   %.not753 = icmp eq i32 %788, 0
   br i1 %.not753, label %merge330, label %common.ret
 
 merge330:                                         ; preds = %merge325
-  %789 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.312", double 1.000000e+00)
+  %789 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.313", double 1.000000e+00)
   %.not754 = icmp eq i32 %789, 0
   br i1 %.not754, label %merge335, label %common.ret
 
 merge335:                                         ; preds = %merge330
   %.val868 = load ptr, ptr %0, align 8
   %.val869 = load ptr, ptr %1, align 8
-  %790 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.313")
+  %790 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.314")
   %.not755 = icmp eq ptr %790, null
   br i1 %.not755, label %merge339, label %or.lhs.false342
 
 then340:                                          ; preds = %or.lhs.false
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.313", ptr nonnull %790, ptr nonnull @"$string.316")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.314", ptr nonnull %790, ptr nonnull @"$string.317")
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %or.lhs.false342
-  %791 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %790, ptr nonnull @"$string.315")
+  %791 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %790, ptr nonnull @"$string.316")
   br i1 %791, label %merge339, label %then340
 
 or.lhs.false342:                                  ; preds = %merge335
-  %792 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %790, ptr nonnull @"$string.314")
+  %792 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %790, ptr nonnull @"$string.315")
   br i1 %792, label %merge339, label %or.lhs.false
 
 merge339:                                         ; preds = %merge335, %or.lhs.false342, %or.lhs.false
-  %793 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.317")
+  %793 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.318")
   %.not756 = icmp eq ptr %793, null
   br i1 %.not756, label %merge344, label %or.lhs.false349
 
 then345:                                          ; preds = %or.lhs.false348
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.317", ptr nonnull %793, ptr nonnull @"$string.316")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.318", ptr nonnull %793, ptr nonnull @"$string.317")
   br label %common.ret
 
 or.lhs.false348:                                  ; preds = %or.lhs.false349
-  %794 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %793, ptr nonnull @"$string.315")
+  %794 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %793, ptr nonnull @"$string.316")
   br i1 %794, label %merge344, label %then345
 
 or.lhs.false349:                                  ; preds = %merge339
-  %795 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %793, ptr nonnull @"$string.314")
+  %795 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %793, ptr nonnull @"$string.315")
   br i1 %795, label %merge344, label %or.lhs.false348
 
 merge344:                                         ; preds = %merge339, %or.lhs.false349, %or.lhs.false348
-  %796 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.318")
+  %796 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.319")
   %.not757 = icmp eq ptr %796, null
   br i1 %.not757, label %merge351, label %or.lhs.false355
 
 then352:                                          ; preds = %or.lhs.false355
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.318", ptr nonnull %796, ptr nonnull @"$string.320")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.319", ptr nonnull %796, ptr nonnull @"$string.321")
   br label %common.ret
 
 or.lhs.false355:                                  ; preds = %merge344
-  %797 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %796, ptr nonnull @"$string.319")
+  %797 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %796, ptr nonnull @"$string.320")
   br i1 %797, label %merge351, label %then352
 
 merge351:                                         ; preds = %merge344, %or.lhs.false355
-  %798 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.321")
+  %798 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.322")
   %.not758 = icmp eq ptr %798, null
   br i1 %.not758, label %merge357, label %or.lhs.false361
 
 then358:                                          ; preds = %or.lhs.false361
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.321", ptr nonnull %798, ptr nonnull @"$string.320")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.322", ptr nonnull %798, ptr nonnull @"$string.321")
   br label %common.ret
 
 or.lhs.false361:                                  ; preds = %merge351
-  %799 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %798, ptr nonnull @"$string.319")
+  %799 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %798, ptr nonnull @"$string.320")
   br i1 %799, label %merge357, label %then358
 
 merge357:                                         ; preds = %merge351, %or.lhs.false361
-  %800 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.322")
+  %800 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.323")
   %.not759 = icmp eq ptr %800, null
   br i1 %.not759, label %merge363, label %or.lhs.false369
 
 then364:                                          ; preds = %or.lhs.false367
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.322", ptr nonnull %800, ptr nonnull @"$string.326")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.323", ptr nonnull %800, ptr nonnull @"$string.327")
   br label %common.ret
 
 or.lhs.false367:                                  ; preds = %or.lhs.false368
-  %801 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.325")
+  %801 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.326")
   br i1 %801, label %merge363, label %then364
 
 or.lhs.false368:                                  ; preds = %or.lhs.false369
-  %802 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.324")
+  %802 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.325")
   br i1 %802, label %merge363, label %or.lhs.false367
 
 or.lhs.false369:                                  ; preds = %merge357
-  %803 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.323")
+  %803 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.324")
   br i1 %803, label %merge363, label %or.lhs.false368
 
 merge363:                                         ; preds = %merge357, %or.lhs.false369, %or.lhs.false368, %or.lhs.false367
-  %804 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.327")
+  %804 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.328")
   %.not760 = icmp eq ptr %804, null
   br i1 %.not760, label %merge371, label %or.lhs.false377
 
 then372:                                          ; preds = %or.lhs.false375
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.327", ptr nonnull %804, ptr nonnull @"$string.326")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.328", ptr nonnull %804, ptr nonnull @"$string.327")
   br label %common.ret
 
 or.lhs.false375:                                  ; preds = %or.lhs.false376
-  %805 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.325")
+  %805 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.326")
   br i1 %805, label %merge371, label %then372
 
 or.lhs.false376:                                  ; preds = %or.lhs.false377
-  %806 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.324")
+  %806 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.325")
   br i1 %806, label %merge371, label %or.lhs.false375
 
 or.lhs.false377:                                  ; preds = %merge363
-  %807 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.323")
+  %807 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.324")
   br i1 %807, label %merge371, label %or.lhs.false376
 
 merge371:                                         ; preds = %merge363, %or.lhs.false377, %or.lhs.false376, %or.lhs.false375
-  %808 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.328")
+  %808 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.329")
   %.not761 = icmp eq ptr %808, null
   br i1 %.not761, label %merge379, label %or.lhs.false384
 
 then380:                                          ; preds = %or.lhs.false383
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.328", ptr nonnull %808, ptr nonnull @"$string.331")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.329", ptr nonnull %808, ptr nonnull @"$string.332")
   br label %common.ret
 
 or.lhs.false383:                                  ; preds = %or.lhs.false384
-  %809 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %808, ptr nonnull @"$string.330")
+  %809 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %808, ptr nonnull @"$string.331")
   br i1 %809, label %merge379, label %then380
 
 or.lhs.false384:                                  ; preds = %merge371
-  %810 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %808, ptr nonnull @"$string.329")
+  %810 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %808, ptr nonnull @"$string.330")
   br i1 %810, label %merge379, label %or.lhs.false383
 
 merge379:                                         ; preds = %merge371, %or.lhs.false384, %or.lhs.false383
-  %811 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.332")
+  %811 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.333")
   %.not762 = icmp eq ptr %811, null
   br i1 %.not762, label %merge386, label %or.lhs.false390
 
 then387:                                          ; preds = %or.lhs.false390
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.332", ptr nonnull %811, ptr nonnull @"$string.334")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.333", ptr nonnull %811, ptr nonnull @"$string.335")
   br label %common.ret
 
 or.lhs.false390:                                  ; preds = %merge379
-  %812 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %811, ptr nonnull @"$string.333")
+  %812 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %811, ptr nonnull @"$string.334")
   br i1 %812, label %merge386, label %then387
 
 merge386:                                         ; preds = %merge379, %or.lhs.false390
-  %813 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.335")
+  %813 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.336")
   %.not763 = icmp eq ptr %813, null
   br i1 %.not763, label %merge392, label %or.lhs.false398
 
 then393:                                          ; preds = %or.lhs.false396
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.335", ptr nonnull %813, ptr nonnull @"$string.326")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.336", ptr nonnull %813, ptr nonnull @"$string.327")
   br label %common.ret
 
 or.lhs.false396:                                  ; preds = %or.lhs.false397
-  %814 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.325")
+  %814 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.326")
   br i1 %814, label %merge392, label %then393
 
 or.lhs.false397:                                  ; preds = %or.lhs.false398
-  %815 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.324")
+  %815 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.325")
   br i1 %815, label %merge392, label %or.lhs.false396
 
 or.lhs.false398:                                  ; preds = %merge386
-  %816 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.323")
+  %816 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.324")
   br i1 %816, label %merge392, label %or.lhs.false397
 
 merge392:                                         ; preds = %merge386, %or.lhs.false398, %or.lhs.false397, %or.lhs.false396
-  %817 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.336")
+  %817 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.337")
   %.not764 = icmp eq ptr %817, null
   br i1 %.not764, label %merge400, label %or.lhs.false404
 
 then401:                                          ; preds = %or.lhs.false404
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.336", ptr nonnull %817, ptr nonnull @"$string.320")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.337", ptr nonnull %817, ptr nonnull @"$string.321")
   br label %common.ret
 
 or.lhs.false404:                                  ; preds = %merge392
-  %818 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %817, ptr nonnull @"$string.319")
+  %818 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %817, ptr nonnull @"$string.320")
   br i1 %818, label %merge400, label %then401
 
 merge400:                                         ; preds = %merge392, %or.lhs.false404
-  %819 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.337")
+  %819 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.338")
   %.not765 = icmp eq ptr %819, null
   br i1 %.not765, label %merge406, label %or.lhs.false410
 
 then407:                                          ; preds = %or.lhs.false410
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.337", ptr nonnull %819, ptr nonnull @"$string.320")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.338", ptr nonnull %819, ptr nonnull @"$string.321")
   br label %common.ret
 
 or.lhs.false410:                                  ; preds = %merge400
-  %820 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %819, ptr nonnull @"$string.319")
+  %820 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %819, ptr nonnull @"$string.320")
   br i1 %820, label %merge406, label %then407
 
 merge406:                                         ; preds = %merge400, %or.lhs.false410
-  %821 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.338")
+  %821 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.339")
   %.not766 = icmp eq ptr %821, null
   br i1 %.not766, label %merge412, label %or.lhs.false416
 
 then413:                                          ; preds = %or.lhs.false416
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.338", ptr nonnull %821, ptr nonnull @"$string.320")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.339", ptr nonnull %821, ptr nonnull @"$string.321")
   br label %common.ret
 
 or.lhs.false416:                                  ; preds = %merge406
-  %822 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %821, ptr nonnull @"$string.319")
+  %822 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %821, ptr nonnull @"$string.320")
   br i1 %822, label %merge412, label %then413
 
 merge412:                                         ; preds = %merge406, %or.lhs.false416
-  %823 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.339")
+  %823 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.340")
   %.not767 = icmp eq ptr %823, null
   br i1 %.not767, label %merge418, label %or.lhs.false422
 
 then419:                                          ; preds = %or.lhs.false422
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.339", ptr nonnull %823, ptr nonnull @"$string.320")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.340", ptr nonnull %823, ptr nonnull @"$string.321")
   br label %common.ret
 
 or.lhs.false422:                                  ; preds = %merge412
-  %824 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %823, ptr nonnull @"$string.319")
+  %824 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %823, ptr nonnull @"$string.320")
   br i1 %824, label %merge418, label %then419
 
 merge418:                                         ; preds = %merge412, %or.lhs.false422
-  %825 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.340")
+  %825 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.341")
   %.not768 = icmp eq ptr %825, null
   br i1 %.not768, label %merge424, label %or.lhs.false428
 
 then425:                                          ; preds = %or.lhs.false428
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.340", ptr nonnull %825, ptr nonnull @"$string.342")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.341", ptr nonnull %825, ptr nonnull @"$string.343")
   br label %common.ret
 
 or.lhs.false428:                                  ; preds = %merge418
-  %826 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %825, ptr nonnull @"$string.341")
+  %826 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %825, ptr nonnull @"$string.342")
   br i1 %826, label %merge424, label %then425
 
 merge424:                                         ; preds = %merge418, %or.lhs.false428
-  %827 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %0, ptr nonnull @"$string.343", i1 zeroext true)
+  %827 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %0, ptr nonnull @"$string.344", i1 zeroext true)
   br label %common.ret
 }
 
@@ -29188,7 +29242,7 @@ or.lhs.false:                                     ; preds = %and.lhs.true.i
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 32, ptr nonnull @"$string.171", double %2)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 32, ptr nonnull @"$string.172", double %2)
   call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull %supported)
   br label %common.ret
 }
@@ -29435,7 +29489,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.344", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.345", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -29456,12 +29510,12 @@ whilebody:                                        ; preds = %merge1, %"$Document
   %30 = icmp sgt i32 %items.sroa.0.0.copyload, %index.049
   %number.0.i.sroa.speculated = select i1 %30, double %items.sroa.4.0.copyload, double %items.sroa.5.0.copyload
   %word.0.i.sroa.speculated = select i1 %30, ptr %items.sroa.238.0.copyload, ptr %items.sroa.3.0.copyload
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 64, ptr nonnull @"$string.345", ptr %1, i32 %index.049)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 64, ptr nonnull @"$string.346", ptr %1, i32 %index.049)
   %32 = icmp eq ptr %word.0.i.sroa.speculated, null
   br i1 %32, label %then2.i, label %else3.i
 
 then2.i:                                          ; preds = %whilebody
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.346", double %number.0.i.sroa.speculated)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.347", double %number.0.i.sroa.speculated)
   %34 = load i32, ptr %item.050, align 4
   %35 = icmp eq i32 %34, 3
   br i1 %35, label %and.lhs.true.i31, label %"$check_item.exit"
@@ -29473,7 +29527,7 @@ and.lhs.true.i31:                                 ; preds = %then2.i
   br i1 %38, label %merge6, label %"$check_item.exit"
 
 else3.i:                                          ; preds = %whilebody
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.169", ptr nonnull %word.0.i.sroa.speculated)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.170", ptr nonnull %word.0.i.sroa.speculated)
   %40 = load i32, ptr %item.050, align 4
   %41 = icmp eq i32 %40, 4
   br i1 %41, label %and.rhs.i.i, label %"$check_item.exit"
@@ -29610,7 +29664,7 @@ common.ret:                                       ; preds = %merge, %then
   ret i32 %common.ret.op
 
 then:                                             ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.208", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.209", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 and.lhs.true.split:                               ; preds = %and.lhs.true.i
@@ -29625,7 +29679,7 @@ merge:                                            ; preds = %merge2.i.i, %merge2
   %28 = getelementptr inbounds i8, ptr %reader.i19, i64 32
   %29 = getelementptr i8, ptr %0, i64 32
   %30 = trunc i64 %26 to i32
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %28, i64 192, ptr nonnull @"$string.209", ptr %29, i32 %30, ptr %1)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %28, i64 192, ptr nonnull @"$string.210", ptr %29, i32 %30, ptr %1)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %2, ptr noundef nonnull align 8 dereferenceable(224) %reader.i19, i64 224, i1 false)
   br label %common.ret
 }
@@ -29752,7 +29806,7 @@ and.rhs.i.i5.i:                                   ; preds = %or.rhs.i
   br i1 %36, label %common.ret, label %merge
 
 merge:                                            ; preds = %and.lhs.true.i, %or.rhs.i, %"$is_one_of.exit"
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 64, ptr nonnull @"$string.369", ptr %2, ptr %3)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 64, ptr nonnull @"$string.370", ptr %2, ptr %3)
   call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull %supported)
   br label %common.ret
 }
@@ -29761,7 +29815,7 @@ merge:                                            ; preds = %and.lhs.true.i, %or
 define internal fastcc range(i32 0, 5) i32 @"$check_sparsity"(ptr %0) unnamed_addr #0 {
 entry:
   %inside = alloca %82, align 8
-  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.373", ptr nonnull %inside)
+  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.374", ptr nonnull %inside)
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -29782,7 +29836,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %7, label %common.ret, label %merge1
 
 merge1:                                           ; preds = %or.lhs.false
-  %8 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.367", ptr nonnull @"$string.354")
+  %8 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.368", ptr nonnull @"$string.355")
   br label %common.ret
 }
 
@@ -29790,7 +29844,7 @@ merge1:                                           ; preds = %or.lhs.false
 define internal fastcc range(i32 0, 5) i32 @"$check_transforms"(ptr %0) unnamed_addr #0 {
 entry:
   %inside = alloca %82, align 8
-  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.374", ptr nonnull %inside)
+  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.375", ptr nonnull %inside)
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -29834,7 +29888,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.375", i64 13)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.376", i64 13)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -29868,7 +29922,7 @@ or.lhs.false:                                     ; preds = %merge2.i.i, %and.rh
   br i1 %26, label %common.ret, label %merge1
 
 merge1:                                           ; preds = %or.lhs.false
-  tail call fastcc void @"$ConfigReader.refuse"(ptr %0, ptr nonnull @"$string.374", ptr nonnull %inside.val12, ptr nonnull @"$string.376")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr %0, ptr nonnull @"$string.375", ptr nonnull %inside.val12, ptr nonnull @"$string.377")
   br label %common.ret
 }
 
@@ -29911,7 +29965,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %9 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %9, align 8
   %10 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %10, ptr noundef nonnull readonly dereferenceable(15) @"$string.377", i64 15)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %10, ptr noundef nonnull readonly dereferenceable(15) @"$string.378", i64 15)
   %11 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %11, label %and.lhs.true.i, label %merge2.i.i
 
@@ -29935,47 +29989,47 @@ common.ret:                                       ; preds = %merge2.i.i, %and.lh
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %and.lhs.true.i
-  %18 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %0, ptr nonnull @"$string.377", ptr nonnull %inside)
+  %18 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %0, ptr nonnull @"$string.378", ptr nonnull %inside)
   %.not = icmp eq i32 %18, 0
   br i1 %.not, label %merge1, label %common.ret
 
 merge1:                                           ; preds = %merge
-  %19 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.213", ptr nonnull @"$string.378")
+  %19 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.214", ptr nonnull @"$string.379")
   %.not.i = icmp eq i32 %19, 0
   br i1 %.not.i, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge1
-  %20 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside, ptr nonnull @"$string.379", i64 8)
+  %20 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside, ptr nonnull @"$string.380", i64 8)
   %.not52.i = icmp eq i32 %20, 0
   br i1 %.not52.i, label %merge2.i, label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  %21 = call fastcc i32 @"$expect_either"(ptr nonnull %inside, ptr nonnull @"$string.380", ptr nonnull @"$string.381", ptr nonnull @"$string.382")
+  %21 = call fastcc i32 @"$expect_either"(ptr nonnull %inside, ptr nonnull @"$string.381", ptr nonnull @"$string.382", ptr nonnull @"$string.383")
   %.not53.i = icmp eq i32 %21, 0
   br i1 %.not53.i, label %merge7.i, label %common.ret
 
 merge7.i:                                         ; preds = %merge2.i
-  %22 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.383")
+  %22 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.384")
   %.not54.i = icmp eq i32 %22, 0
   br i1 %.not54.i, label %merge12.i, label %common.ret
 
 merge12.i:                                        ; preds = %merge7.i
-  %23 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.384")
+  %23 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.385")
   %.not55.i = icmp eq i32 %23, 0
   br i1 %.not55.i, label %merge17.i, label %common.ret
 
 merge17.i:                                        ; preds = %merge12.i
-  %24 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.385")
+  %24 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.386")
   %.not56.i = icmp eq i32 %24, 0
   br i1 %.not56.i, label %merge22.i, label %common.ret
 
 merge22.i:                                        ; preds = %merge17.i
-  %25 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.386", i1 zeroext true)
+  %25 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.387", i1 zeroext true)
   %.not57.i = icmp eq i32 %25, 0
   br i1 %.not57.i, label %merge27.i, label %common.ret
 
 merge27.i:                                        ; preds = %merge22.i
-  %26 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.387", i1 zeroext false)
+  %26 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.388", i1 zeroext false)
   br label %common.ret
 }
 
@@ -30070,9 +30124,9 @@ merge:                                            ; preds = %and.lhs.true.i
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc range(i32 0, 5) i32 @"$anon (./terra/checkpoint/quantisation.t:147).393"(ptr %0) unnamed_addr #0 {
+define internal fastcc range(i32 0, 5) i32 @"$anon (./terra/checkpoint/quantisation.t:147).395"(ptr %0) unnamed_addr #0 {
 entry:
-  %1 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.213", ptr nonnull @"$string.378")
+  %1 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.214", ptr nonnull @"$string.379")
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -30081,37 +30135,37 @@ common.ret:                                       ; preds = %merge22, %merge17, 
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %2 = tail call fastcc i32 @"$ConfigReader.expect_integer"(ptr %0, ptr nonnull @"$string.379", i64 8)
+  %2 = tail call fastcc i32 @"$ConfigReader.expect_integer"(ptr %0, ptr nonnull @"$string.380", i64 8)
   %.not52 = icmp eq i32 %2, 0
   br i1 %.not52, label %merge2, label %common.ret
 
 merge2:                                           ; preds = %merge
-  %3 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.380", ptr nonnull @"$string.30")
+  %3 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.381", ptr nonnull @"$string.30")
   %.not53 = icmp eq i32 %3, 0
   br i1 %.not53, label %merge7, label %common.ret
 
 merge7:                                           ; preds = %merge2
-  %4 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.383")
+  %4 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.384")
   %.not54 = icmp eq i32 %4, 0
   br i1 %.not54, label %merge12, label %common.ret
 
 merge12:                                          ; preds = %merge7
-  %5 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.384")
+  %5 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.385")
   %.not55 = icmp eq i32 %5, 0
   br i1 %.not55, label %merge17, label %common.ret
 
 merge17:                                          ; preds = %merge12
-  %6 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.385")
+  %6 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.386")
   %.not56 = icmp eq i32 %6, 0
   br i1 %.not56, label %merge22, label %common.ret
 
 merge22:                                          ; preds = %merge17
-  %7 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.386", i1 zeroext true)
+  %7 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.387", i1 zeroext true)
   %.not57 = icmp eq i32 %7, 0
   br i1 %.not57, label %merge27, label %common.ret
 
 merge27:                                          ; preds = %merge22
-  %8 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.387", i1 zeroext true)
+  %8 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.388", i1 zeroext true)
   br label %common.ret
 }
 
@@ -30137,7 +30191,7 @@ common.ret:                                       ; preds = %merge6, %"$Document
   ret i32 %common.ret.op
 
 then:                                             ; preds = %entry
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %4, ptr %3, ptr nonnull @"$string.178", ptr nonnull %1)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %4, ptr %3, ptr nonnull @"$string.179", ptr nonnull %1)
   br label %common.ret
 
 merge:                                            ; preds = %entry
@@ -30190,7 +30244,7 @@ whilebody:                                        ; preds = %whilebody.lr.ph, %"
   br i1 %.not25, label %merge2, label %then3
 
 then3:                                            ; preds = %whilebody
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %4, ptr %3, ptr nonnull @"$string.178", ptr nonnull %child.097)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %4, ptr %3, ptr nonnull @"$string.179", ptr nonnull %child.097)
   br label %common.ret
 
 merge2:                                           ; preds = %whilebody
@@ -30254,7 +30308,7 @@ then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i
   %51 = trunc i64 %43 to i32
   %52 = load ptr, ptr %parser.i.i.i, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.402", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.418")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.404", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.420")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -30480,7 +30534,7 @@ then.i31.i.i.i:                                   ; preds = %then2.i.i.i
   %129 = trunc i64 %128 to i32
   %130 = load ptr, ptr %parser.i.i.i, align 8
   %131 = load i64, ptr %.sroa.3.0.parser.sroa_idx.i.i.i, align 8
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.402", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.403")
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.404", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.405")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %133 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %127)
   %spec.select.i.i.i32.i.i.i = call i64 @llvm.smin.i64(i64 %133, i64 1023)
@@ -30529,7 +30583,7 @@ then2.i.i:                                        ; preds = %then.i.i
   %146 = getelementptr i8, ptr %4, i64 16
   %147 = load ptr, ptr %146, align 8
   %148 = getelementptr i8, ptr %4, i64 32
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.427", ptr %147, ptr %148, ptr %3, ptr nonnull %cause.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.429", ptr %147, ptr %148, ptr %3, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %145)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -30640,7 +30694,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i21.i.i
 
 "$text.equal.exit.i":                             ; preds = %merge2
   %181 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %181, ptr noundef nonnull dereferenceable(3) @"$string.396", i64 3)
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %181, ptr noundef nonnull dereferenceable(3) @"$string.398", i64 3)
   %182 = icmp eq i32 %bcmp.i.i, 0
   br i1 %182, label %then.i, label %merge.i27
 
@@ -30834,8 +30888,8 @@ merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i76.i, 
   %261 = icmp sgt i64 %260, 0
   br i1 %261, label %forbody4.i.i.i.i, label %merge.i64.i
 
-forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.435.exit.i.i.i.i"
-  %i2.022.i.i.i.i = phi i64 [ %302, %"$Map.position.435.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
+forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.437.exit.i.i.i.i"
+  %i2.022.i.i.i.i = phi i64 [ %302, %"$Map.position.437.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %27, align 8
   %262 = getelementptr %92, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %263 = trunc i64 %i2.022.i.i.i.i to i32
@@ -30851,7 +30905,7 @@ forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$
   %270 = getelementptr i32, ptr %264, i64 %269
   %271 = load i32, ptr %270, align 4
   %272 = icmp sgt i32 %271, -1
-  br i1 %272, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.435.exit.i.i.i.i"
+  br i1 %272, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.437.exit.i.i.i.i"
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %forbody4.i.i.i.i
   %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %262, align 8
@@ -30873,7 +30927,7 @@ and.lhs.true.i.us.i.i.i.i:                        ; preds = %whilebody.i.us.i.i.
   %.sroa.2.0..sroa_idx.i.us.i.i.i.i = getelementptr inbounds i8, ptr %277, i64 8
   %.sroa.2.0.copyload.i.us.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i.i.i, align 8
   %281 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i.i, 0
-  br i1 %281, label %"$Map.position.435.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
+  br i1 %281, label %"$Map.position.437.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
 
 merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i.i.i.i, %whilebody.i.us.i.i.i.i
   %282 = add i64 %position.017.i.us.i.i.i.i, 1
@@ -30881,7 +30935,7 @@ merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i
   %284 = getelementptr i32, ptr %264, i64 %283
   %285 = load i32, ptr %284, align 4
   %286 = icmp sgt i32 %285, -1
-  br i1 %286, label %whilebody.i.us.i.i.i.i, label %"$Map.position.435.exit.i.i.i.i"
+  br i1 %286, label %whilebody.i.us.i.i.i.i, label %"$Map.position.437.exit.i.i.i.i"
 
 whilebody.i.i.i.i74.i:                            ; preds = %whilebody.lr.ph.i.i.i.i.i, %merge2.i.i.i.i.i
   %287 = phi i32 [ %299, %merge2.i.i.i.i.i ], [ %271, %whilebody.lr.ph.i.i.i.i.i ]
@@ -30904,7 +30958,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.
   %294 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i.i to ptr
   %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr %294, ptr %273, i64 %.sroa.2.0.copyload.fr.i.i.i.i)
   %295 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %295, label %"$Map.position.435.exit.i.i.i.i", label %merge2.i.i.i.i.i
+  br i1 %295, label %"$Map.position.437.exit.i.i.i.i", label %merge2.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i, %and.lhs.true.i.i.i.i75.i, %whilebody.i.i.i.i74.i
   %296 = add i64 %position.017.i.i.i.i.i, 1
@@ -30912,9 +30966,9 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %298 = getelementptr i32, ptr %264, i64 %297
   %299 = load i32, ptr %298, align 4
   %300 = icmp sgt i32 %299, -1
-  br i1 %300, label %whilebody.i.i.i.i74.i, label %"$Map.position.435.exit.i.i.i.i"
+  br i1 %300, label %whilebody.i.i.i.i74.i, label %"$Map.position.437.exit.i.i.i.i"
 
-"$Map.position.435.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
+"$Map.position.437.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
   %position.0.lcssa.i.i.i.i.i = phi i64 [ %269, %forbody4.i.i.i.i ], [ %position.017.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i ], [ %283, %merge2.i.us.i.i.i.i ], [ %position.017.i.i.i.i.i, %and.rhs.i.i.i.i.i.i ], [ %297, %merge2.i.i.i.i.i ]
   %301 = getelementptr i32, ptr %264, i64 %position.0.lcssa.i.i.i.i.i
   store i32 %263, ptr %301, align 4
@@ -30922,7 +30976,7 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %exitcond25.not.i.i.i.i = icmp eq i64 %302, %260
   br i1 %exitcond25.not.i.i.i.i, label %merge.i64.i, label %forbody4.i.i.i.i
 
-merge.i64.i:                                      ; preds = %"$Map.position.435.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
+merge.i64.i:                                      ; preds = %"$Map.position.437.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
   %.val37.i.i = load i64, ptr %0, align 8
   %.val38.i.i = load i64, ptr %32, align 8
   %303 = call fastcc i64 @"$hash.siphash13"(i64 %.val37.i.i, i64 %.val38.i.i, ptr nonnull %202, i64 %.fr53.i.i)
@@ -30933,7 +30987,7 @@ merge.i64.i:                                      ; preds = %"$Map.position.435.
   %308 = getelementptr i32, ptr %307, i64 %306
   %309 = load i32, ptr %308, align 4
   %310 = icmp sgt i32 %309, -1
-  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.435.exit.i.i"
+  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.437.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i64.i
   %.val.i.i.i = load ptr, ptr %27, align 8
@@ -30954,7 +31008,7 @@ and.lhs.true.i.us.i.i:                            ; preds = %whilebody.i.us.i.i
   %.sroa.2.0..sroa_idx.i.us.i.i = getelementptr inbounds i8, ptr %314, i64 8
   %.sroa.2.0.copyload.i.us.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i, align 8
   %318 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i, 0
-  br i1 %318, label %"$Map.position.435.exit.i.i", label %merge2.i.us.i.i
+  br i1 %318, label %"$Map.position.437.exit.i.i", label %merge2.i.us.i.i
 
 merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i.i, %whilebody.i.us.i.i
   %319 = add i64 %position.017.i.us.i.i, 1
@@ -30962,7 +31016,7 @@ merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i
   %321 = getelementptr i32, ptr %307, i64 %320
   %322 = load i32, ptr %321, align 4
   %323 = icmp sgt i32 %322, -1
-  br i1 %323, label %whilebody.i.us.i.i, label %"$Map.position.435.exit.i.i"
+  br i1 %323, label %whilebody.i.us.i.i, label %"$Map.position.437.exit.i.i"
 
 whilebody.i.i.i:                                  ; preds = %whilebody.lr.ph.i.i.i, %merge2.i.i.i
   %324 = phi i32 [ %336, %merge2.i.i.i ], [ %309, %whilebody.lr.ph.i.i.i ]
@@ -30985,7 +31039,7 @@ and.rhs.i.i.i70.i:                                ; preds = %and.lhs.true.i.i69.
   %331 = inttoptr i64 %.sroa.0.0.copyload.i.i.i to ptr
   %bcmp.i.i.i.i = call i32 @bcmp(ptr %331, ptr nonnull %202, i64 %.fr53.i.i)
   %332 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %332, label %"$Map.position.435.exit.i.i", label %merge2.i.i.i
+  br i1 %332, label %"$Map.position.437.exit.i.i", label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, %and.lhs.true.i.i69.i, %whilebody.i.i.i
   %333 = add i64 %position.017.i.i.i, 1
@@ -30993,23 +31047,23 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, 
   %335 = getelementptr i32, ptr %307, i64 %334
   %336 = load i32, ptr %335, align 4
   %337 = icmp sgt i32 %336, -1
-  br i1 %337, label %whilebody.i.i.i, label %"$Map.position.435.exit.i.i"
+  br i1 %337, label %whilebody.i.i.i, label %"$Map.position.437.exit.i.i"
 
-"$Map.position.435.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
+"$Map.position.437.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
   %position.0.lcssa.i.i.i = phi i64 [ %306, %merge.i64.i ], [ %position.017.i.us.i.i, %and.lhs.true.i.us.i.i ], [ %320, %merge2.i.us.i.i ], [ %position.017.i.i.i, %and.rhs.i.i.i70.i ], [ %334, %merge2.i.i.i ]
   %338 = getelementptr i32, ptr %307, i64 %position.0.lcssa.i.i.i
   %339 = load i32, ptr %338, align 4
   %340 = icmp sgt i32 %339, -1
   br i1 %340, label %then2.i68.i, label %merge1.i.i
 
-then2.i68.i:                                      ; preds = %"$Map.position.435.exit.i.i"
+then2.i68.i:                                      ; preds = %"$Map.position.437.exit.i.i"
   %341 = zext nneg i32 %339 to i64
   %.val.i.i = load ptr, ptr %27, align 8
   %342 = getelementptr %92, ptr %.val.i.i, i64 %341, i32 2
   store i8 1, ptr %342, align 1
   br label %merge6
 
-merge1.i.i:                                       ; preds = %"$Map.position.435.exit.i.i"
+merge1.i.i:                                       ; preds = %"$Map.position.437.exit.i.i"
   %343 = load i64, ptr %26, align 8
   %344 = add i64 %343, 1
   %345 = load i64, ptr %29, align 8
@@ -31141,7 +31195,7 @@ then.i41.i:                                       ; preds = %then.i46
 
 then.i86:                                         ; preds = %then.i41.i
   %10 = trunc i64 %269 to i32
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.402", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.404")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.404", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.406")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i84)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %9)
   %spec.select.i.i.i87 = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -31193,7 +31247,7 @@ then5.i.i50:                                      ; preds = %then2.i.i, %"$Parse
 
 then.i72:                                         ; preds = %then5.i.i50
   %28 = trunc i64 %269 to i32
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.402", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.405")
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.404", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.407")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i73 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -31265,7 +31319,7 @@ then13.i.i:                                       ; preds = %"$Parser.peek.exit6
 then.i55:                                         ; preds = %then13.i.i
   %53 = trunc i64 %41 to i32
   %54 = load ptr, ptr %0, align 8
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.402", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.406")
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.404", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.408")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i53)
   %56 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %52)
   %spec.select.i.i.i56 = tail call i64 @llvm.smin.i64(i64 %56, i64 1023)
@@ -31334,7 +31388,7 @@ then.i21.i.i:                                     ; preds = %whilebody.i.i.i
 then.i33.i.i.i:                                   ; preds = %then.i21.i.i
   %77 = trunc i64 %69 to i32
   %78 = load ptr, ptr %0, align 8
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.402", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.407")
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.404", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.409")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %80 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %76)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -31428,7 +31482,7 @@ then.i.i.i.i.i:                                   ; preds = %then2.i.i.i.i
   %115 = trunc i64 %114 to i32
   %116 = load ptr, ptr %0, align 8
   %117 = load i64, ptr %3, align 8
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.402", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.411")
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.404", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.413")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %119 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %113)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -31491,7 +31545,7 @@ then12.i.i.i:                                     ; preds = %and.lhs.true9.i.i.i
 
 then.i40.i.i.i:                                   ; preds = %then12.i.i.i
   %144 = trunc i64 %86 to i32
-  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.402", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.412")
+  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.404", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.414")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i38.i.i.i)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i.i41.i.i.i = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -31581,7 +31635,7 @@ then14.i:                                         ; preds = %"$Parser.peek.exit.
 
 then.i55.i:                                       ; preds = %then14.i
   %173 = trunc i64 %269 to i32
-  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.402", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.414")
+  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.404", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.416")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %172)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -31726,7 +31780,7 @@ then5.i.i:                                        ; preds = %or.lhs.false7.i.i, 
 then.i34.i.i:                                     ; preds = %then5.i.i
   %237 = trunc i64 %228 to i32
   %238 = load ptr, ptr %0, align 8
-  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.402", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.416")
+  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.404", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.418")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %240 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %236)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %240, i64 1023)
@@ -31801,7 +31855,7 @@ then8.i:                                          ; preds = %"$Parser.peek.exit3
 
 then.i29:                                         ; preds = %then8.i
   %254 = trunc i64 %247 to i32
-  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.402", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.417")
+  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.404", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.419")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %256 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %253)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %256, i64 1023)
@@ -31901,7 +31955,7 @@ then.i:                                           ; preds = %then
   %12 = load ptr, ptr %0, align 8
   %13 = getelementptr i8, ptr %0, i64 16
   %14 = load i64, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.402", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.403")
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.404", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.405")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %8)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -32013,7 +32067,7 @@ then6:                                            ; preds = %merge
 
 then.i23:                                         ; preds = %then6
   %18 = trunc i64 %5 to i32
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.402", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.410")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.404", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.412")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -32092,7 +32146,7 @@ then:                                             ; preds = %entry
 then.i51:                                         ; preds = %then
   %14 = trunc i64 %4 to i32
   %15 = load ptr, ptr %0, align 8
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.402", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.408")
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.404", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.410")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %13)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -32144,7 +32198,7 @@ then22:                                           ; preds = %"$is_letter_or_digi
 
 then.i54:                                         ; preds = %then22
   %42 = trunc i64 %4 to i32
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.402", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.409")
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.404", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.411")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i52)
   %44 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %41)
   %spec.select.i.i.i55 = tail call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -32359,7 +32413,7 @@ then:                                             ; preds = %"$Parser.peek.exit1
 
 then.i20:                                         ; preds = %then
   %22 = trunc i64 %4 to i32
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.402", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.415")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.404", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.417")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %21)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -32886,7 +32940,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
 }
 
 ; Function Attrs: nofree nounwind memory(readwrite, inaccessiblemem: none)
-define internal fastcc ptr @"$Map.find.438"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #12 {
+define internal fastcc ptr @"$Map.find.440"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #12 {
 entry:
   %.fr18 = freeze i64 %2
   %3 = getelementptr i8, ptr %0, i64 16
@@ -32895,8 +32949,8 @@ entry:
   %6 = icmp eq i64 %5, 0
   br i1 %6, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %"$Map.position.435.exit", %entry, %merge1
-  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.435.exit" ]
+common.ret:                                       ; preds = %"$Map.position.437.exit", %entry, %merge1
+  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.437.exit" ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -32914,7 +32968,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i32, ptr %8, i64 %15
   %17 = load i32, ptr %16, align 4
   %18 = icmp sgt i32 %17, -1
-  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.435.exit"
+  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.437.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge
   %.val.i = load ptr, ptr %3, align 8
@@ -32935,7 +32989,7 @@ and.lhs.true.i.us:                                ; preds = %whilebody.i.us
   %.sroa.2.0..sroa_idx.i.us = getelementptr inbounds i8, ptr %22, i64 8
   %.sroa.2.0.copyload.i.us = load i64, ptr %.sroa.2.0..sroa_idx.i.us, align 8
   %26 = icmp eq i64 %.sroa.2.0.copyload.i.us, 0
-  br i1 %26, label %"$Map.position.435.exit", label %merge2.i.us
+  br i1 %26, label %"$Map.position.437.exit", label %merge2.i.us
 
 merge2.i.us:                                      ; preds = %and.lhs.true.i.us, %whilebody.i.us
   %27 = add i64 %position.017.i.us, 1
@@ -32943,7 +32997,7 @@ merge2.i.us:                                      ; preds = %and.lhs.true.i.us, 
   %29 = getelementptr i32, ptr %8, i64 %28
   %30 = load i32, ptr %29, align 4
   %31 = icmp sgt i32 %30, -1
-  br i1 %31, label %whilebody.i.us, label %"$Map.position.435.exit"
+  br i1 %31, label %whilebody.i.us, label %"$Map.position.437.exit"
 
 whilebody.i:                                      ; preds = %whilebody.lr.ph.i, %merge2.i
   %32 = phi i32 [ %44, %merge2.i ], [ %17, %whilebody.lr.ph.i ]
@@ -32966,7 +33020,7 @@ and.rhs.i.i:                                      ; preds = %and.lhs.true.i
   %39 = inttoptr i64 %.sroa.0.0.copyload.i to ptr
   %bcmp.i.i = tail call i32 @bcmp(ptr %39, ptr %10, i64 %.fr18)
   %40 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %40, label %"$Map.position.435.exit", label %merge2.i
+  br i1 %40, label %"$Map.position.437.exit", label %merge2.i
 
 merge2.i:                                         ; preds = %and.rhs.i.i, %and.lhs.true.i, %whilebody.i
   %41 = add i64 %position.017.i, 1
@@ -32974,16 +33028,16 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
   %43 = getelementptr i32, ptr %8, i64 %42
   %44 = load i32, ptr %43, align 4
   %45 = icmp sgt i32 %44, -1
-  br i1 %45, label %whilebody.i, label %"$Map.position.435.exit"
+  br i1 %45, label %whilebody.i, label %"$Map.position.437.exit"
 
-"$Map.position.435.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
+"$Map.position.437.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
   %position.0.lcssa.i = phi i64 [ %15, %merge ], [ %position.017.i.us, %and.lhs.true.i.us ], [ %28, %merge2.i.us ], [ %position.017.i, %and.rhs.i.i ], [ %42, %merge2.i ]
   %46 = getelementptr i32, ptr %8, i64 %position.0.lcssa.i
   %47 = load i32, ptr %46, align 4
   %48 = icmp slt i32 %47, 0
   br i1 %48, label %common.ret, label %merge1
 
-merge1:                                           ; preds = %"$Map.position.435.exit"
+merge1:                                           ; preds = %"$Map.position.437.exit"
   %49 = zext nneg i32 %47 to i64
   %.val = load ptr, ptr %3, align 8
   %50 = getelementptr %92, ptr %.val, i64 %49, i32 2
@@ -33007,13 +33061,13 @@ entry:
   %7 = getelementptr i8, ptr %0, i64 100
   %8 = load i32, ptr %7, align 4
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.446", i64 19, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.448", i64 19, i1 false)
   %9 = getelementptr i8, ptr %0, i64 104
   %10 = load i32, ptr %9, align 4
   %11 = getelementptr i8, ptr %0, i64 96
   %12 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 2, i32 %8, i32 7, i32 %10, i32 %12, i1 zeroext false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.450", i64 11, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.452", i64 11, i1 false)
   %13 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 0, i32 %8, i32 9, i32 %13, i32 1, i1 zeroext false)
   %14 = getelementptr i8, ptr %0, i64 146
@@ -33058,18 +33112,18 @@ forbody2.i:                                       ; preds = %merge.i, %forbody2.
   %29 = add i32 %28, %extra.029.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i27.i)
   %30 = load ptr, ptr %5, align 8
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.476", i32 %29, i32 0)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.478", i32 %29, i32 0)
   %32 = getelementptr i8, ptr %30, i64 64
   %33 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %33, i32 1, i1 zeroext false)
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.477", i32 %29, i32 0)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.479", i32 %29, i32 0)
   %35 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %35, i32 1, i1 zeroext false)
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.478", i32 %29, i32 0)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.480", i32 %29, i32 0)
   %37 = load i32, ptr %32, align 4
   %38 = shl i32 %37, 1
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 1, i32 %29, i32 9, i32 %37, i32 %38, i1 zeroext false)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.479", i32 %29, i32 0)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.481", i32 %29, i32 0)
   %40 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %40, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i27.i)
@@ -33089,7 +33143,7 @@ then.i:                                           ; preds = %merge3.i
 
 then6.i:                                          ; preds = %then.i
   %45 = load i32, ptr %7, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.480", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.482", i32 %45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -33336,7 +33390,7 @@ then:                                             ; preds = %merge.i.i, %and.end
   store i8 1, ptr %57, align 1
   br label %merge
 
-merge:                                            ; preds = %"$Vector.push.448.exit.thread", %then
+merge:                                            ; preds = %"$Vector.push.450.exit.thread", %then
   ret void
 
 or.lhs.false:                                     ; preds = %and.end
@@ -33347,7 +33401,7 @@ or.lhs.false:                                     ; preds = %and.end
   %62 = load i64, ptr %61, align 8
   %.not.i.i9 = icmp slt i64 %62, %60
   %.pre.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.448.exit.thread"
+  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.450.exit.thread"
 
 merge.i.i:                                        ; preds = %or.lhs.false
   %63 = shl i64 %62, 1
@@ -33362,9 +33416,9 @@ merge7.i.i:                                       ; preds = %merge.i.i
   store ptr %65, ptr %0, align 8
   store i64 %spec.store.select.i.i, ptr %61, align 8
   %.pre10.i = load i64, ptr %58, align 8
-  br label %"$Vector.push.448.exit.thread"
+  br label %"$Vector.push.450.exit.thread"
 
-"$Vector.push.448.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
+"$Vector.push.450.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %67 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %59, %or.lhs.false ]
   %68 = phi ptr [ %65, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
   %69 = getelementptr %74, ptr %68, i64 %67
@@ -33396,7 +33450,7 @@ define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture 
 entry:
   %"<aggcopy>.i" = alloca %60, align 8
   %.fr18 = freeze i64 %2
-  %3 = tail call fastcc ptr @"$Map.find.438"(ptr %0, i64 %1, i64 %.fr18)
+  %3 = tail call fastcc ptr @"$Map.find.440"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -33813,11 +33867,11 @@ entry:
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i)
   %2 = getelementptr i8, ptr %0, i64 32
   %3 = load ptr, ptr %2, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.453", i32 %1, i32 0)
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.455", i32 %1, i32 0)
   %5 = getelementptr i8, ptr %3, i64 64
   %6 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %6, i32 1, i1 zeroext false)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.454", i32 %1, i32 0)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.456", i32 %1, i32 0)
   %8 = getelementptr i8, ptr %3, i64 76
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %3, i64 84
@@ -33828,7 +33882,7 @@ entry:
   %15 = load i8, ptr %14, align 1
   %16 = icmp ne i8 %15, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %12, i32 %13, i1 zeroext %16)
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.455", i32 %1, i32 0)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.457", i32 %1, i32 0)
   %18 = getelementptr i8, ptr %3, i64 80
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %10, align 4
@@ -33837,7 +33891,7 @@ entry:
   %23 = load i8, ptr %14, align 1
   %24 = icmp ne i8 %23, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %21, i32 %22, i1 zeroext %24)
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.456", i32 %1, i32 0)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.458", i32 %1, i32 0)
   %26 = load i32, ptr %18, align 4
   %27 = load i32, ptr %10, align 4
   %28 = mul i32 %27, %26
@@ -33845,7 +33899,7 @@ entry:
   %30 = load i8, ptr %14, align 1
   %31 = icmp ne i8 %30, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %28, i32 %29, i1 zeroext %31)
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.457", i32 %1, i32 0)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.459", i32 %1, i32 0)
   %33 = load i32, ptr %5, align 4
   %34 = load i32, ptr %8, align 4
   %35 = load i32, ptr %10, align 4
@@ -33857,7 +33911,7 @@ entry:
   br i1 %39, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %entry
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.458", i32 %1, i32 0)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.460", i32 %1, i32 0)
   %41 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %41, i32 1, i1 zeroext false)
   %.pre.i = load i8, ptr %37, align 1
@@ -33866,16 +33920,16 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).452.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).454.exit"
 
 then17.i:                                         ; preds = %merge13.i
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.459", i32 %1, i32 0)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.461", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).452.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).454.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).452.exit": ; preds = %merge13.i, %then17.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.460", i32 %1, i32 0)
+"$anon (./terra/checkpoint/modules.t:156).454.exit": ; preds = %merge13.i, %then17.i
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.462", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i)
@@ -33886,35 +33940,35 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).471.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).473.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).452.exit"
+then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).454.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.462", i32 %1, i32 0)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.464", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %55, i32 %56, i1 zeroext false)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.463", i32 %1, i32 0)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.465", i32 %1, i32 0)
   %58 = load i32, ptr %54, align 4
   %59 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %58, i32 %59, i1 zeroext false)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.464", i32 %1, i32 0)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.466", i32 %1, i32 0)
   %61 = load i32, ptr %52, align 4
   %62 = load i32, ptr %54, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 3, i32 %61, i32 %62, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).452.exit"
+merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).454.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.466", i32 %1, i32 0)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.468", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 2, i32 %1, i32 4, i32 %65, i32 %66, i1 zeroext false)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.466", i32 %1, i32 0)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.468", i32 %1, i32 0)
   %68 = load i32, ptr %64, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 3, i32 %1, i32 9, i32 %68, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i15)
@@ -33928,17 +33982,17 @@ forbody:                                          ; preds = %merge, %forbody
   %expert.018 = phi i32 [ %85, %forbody ], [ 0, %merge ]
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i16)
   %73 = load ptr, ptr %2, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.468", i32 %1, i32 %expert.018)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.470", i32 %1, i32 %expert.018)
   %75 = getelementptr i8, ptr %73, i64 140
   %76 = load i32, ptr %75, align 4
   %77 = getelementptr i8, ptr %73, i64 64
   %78 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %76, i32 %78, i1 zeroext false)
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.469", i32 %1, i32 %expert.018)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.471", i32 %1, i32 %expert.018)
   %80 = load i32, ptr %75, align 4
   %81 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %80, i32 %81, i1 zeroext false)
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.470", i32 %1, i32 %expert.018)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.472", i32 %1, i32 %expert.018)
   %83 = load i32, ptr %77, align 4
   %84 = load i32, ptr %75, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 6, i32 %83, i32 %84, i1 zeroext false)
@@ -33957,10 +34011,10 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).471.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
 
 merge.i:                                          ; preds = %merge1
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.472", i32 %1, i32 0)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.474", i32 %1, i32 0)
   %.val28.i = load i32, ptr %87, align 4
   %91 = getelementptr i8, ptr %86, i64 140
   %.val29.i = load i32, ptr %91, align 4
@@ -33970,10 +34024,10 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).471.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
 
 merge1.i:                                         ; preds = %merge.i
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.473", i32 %1, i32 0)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.475", i32 %1, i32 0)
   %.val26.i = load i32, ptr %87, align 4
   %.val27.i = load i32, ptr %91, align 4
   %97 = mul i32 %.val27.i, %.val26.i
@@ -33981,18 +34035,18 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).471.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
 
 then5.i:                                          ; preds = %merge1.i
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.474", i32 %1, i32 0)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.476", i32 %1, i32 0)
   %101 = load i32, ptr %93, align 4
   %.val.i = load i32, ptr %87, align 4
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).471.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).471.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/checkpoint/modules.t:156).473.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -34493,13 +34547,13 @@ forbody:                                          ; preds = %entry, %"$MappedFil
   br i1 %.not.i, label %"$MappedFile.close.exit", label %then.i
 
 then.i:                                           ; preds = %forbody
-  %8 = cmpxchg ptr @"<global>.488", i32 0, i32 1 acquire monotonic, align 4
+  %8 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
   %9 = extractvalue { i32, i1 } %8, 1
   br i1 %9, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i, %then.i.i.i
   %10 = call i32 @sched_yield()
-  %11 = cmpxchg ptr @"<global>.488", i32 0, i32 1 acquire monotonic, align 4
+  %11 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
   %12 = extractvalue { i32, i1 } %11, 1
   br i1 %12, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
@@ -34523,11 +34577,11 @@ merge.i.i:                                        ; preds = %then.i.i, %"$spinlo
 
 then2.i.i:                                        ; preds = %merge.i.i
   store ptr %15, ptr %.pre.i.i, align 8
-  %.pr.i.i = load ptr, ptr @"<global>.489", align 8
+  %.pr.i.i = load ptr, ptr @"<global>.491", align 8
   br label %merge1.i.i
 
 else3.i.i:                                        ; preds = %merge.i.i
-  store ptr %15, ptr @"<global>.489", align 8
+  store ptr %15, ptr @"<global>.491", align 8
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %else3.i.i, %then2.i.i
@@ -34543,7 +34597,7 @@ then5.i.i:                                        ; preds = %merge1.i.i
   br i1 %20, label %then.i16.i.i, label %"$uninstall.exit.i.i"
 
 then.i16.i.i:                                     ; preds = %then5.i.i
-  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.490", ptr null)
+  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.492", ptr null)
   br label %"$uninstall.exit.i.i"
 
 "$uninstall.exit.i.i":                            ; preds = %then.i16.i.i, %then5.i.i
@@ -34551,7 +34605,7 @@ then.i16.i.i:                                     ; preds = %then5.i.i
   br label %"$mappings.remove.exit.i"
 
 "$mappings.remove.exit.i":                        ; preds = %"$uninstall.exit.i.i", %merge1.i.i
-  %22 = atomicrmw xchg ptr @"<global>.488", i32 0 release, align 4
+  %22 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
   call void @free(ptr nonnull %7)
   %23 = load ptr, ptr %5, align 8
   %24 = getelementptr i8, ptr %5, i64 8
@@ -34622,7 +34676,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %"$fill_with_zeros.exit.thread", %"$fill_with_zeros.exit", %entry
-  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.490", ptr null)
+  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.492", ptr null)
   %9 = tail call i32 @raise(i32 %0)
   br label %merge
 
@@ -34634,18 +34688,18 @@ merge:                                            ; preds = %"$fill_with_zeros.e
 or.lhs.false:                                     ; preds = %entry
   %11 = getelementptr i8, ptr %1, i64 16
   %12 = load ptr, ptr %11, align 8
-  %13 = cmpxchg ptr @"<global>.488", i32 0, i32 1 acquire monotonic, align 4
+  %13 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
   %14 = extractvalue { i32, i1 } %13, 1
   br i1 %14, label %"$spinlock.lock.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %or.lhs.false, %then.i.i
   %15 = tail call i32 @sched_yield()
-  %16 = cmpxchg ptr @"<global>.488", i32 0, i32 1 acquire monotonic, align 4
+  %16 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
   %17 = extractvalue { i32, i1 } %16, 1
   br i1 %17, label %"$spinlock.lock.exit.i", label %then.i.i
 
 "$spinlock.lock.exit.i":                          ; preds = %then.i.i, %or.lhs.false
-  %mapping.09.i.i = load ptr, ptr @"<global>.489", align 8
+  %mapping.09.i.i = load ptr, ptr @"<global>.491", align 8
   %.not10.i.i = icmp eq ptr %mapping.09.i.i, null
   br i1 %.not10.i.i, label %"$fill_with_zeros.exit.thread", label %and.lhs.true.i.i
 
@@ -34669,7 +34723,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   br i1 %.not8.i.i, label %"$fill_with_zeros.exit", label %whilebody.i.i
 
 "$fill_with_zeros.exit.thread":                   ; preds = %whilebody.i.i, %"$spinlock.lock.exit.i"
-  %24 = atomicrmw xchg ptr @"<global>.488", i32 0 release, align 4
+  %24 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
   br label %then
 
 "$fill_with_zeros.exit":                          ; preds = %or.lhs.false.i.i
@@ -34687,7 +34741,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   %35 = load ptr, ptr %25, align 8
   %36 = getelementptr i8, ptr %35, i64 %30
   %.not13.i = icmp eq ptr %33, %36
-  %37 = atomicrmw xchg ptr @"<global>.488", i32 0 release, align 4
+  %37 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
   br i1 %.not13.i, label %merge, label %then
 }
 
@@ -35219,7 +35273,7 @@ then2.i.i35.i.i:                                  ; preds = %merge.i.i.i.i
   %111 = load i32, ptr %110, align 4
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %buffer.i.i.i.i.i)
   %112 = call ptr @strerror_r(i32 %111, ptr nonnull %buffer.i.i.i.i.i, i64 256)
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.117", ptr nonnull %91, ptr nonnull @"$string.504", ptr %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.117", ptr nonnull %91, ptr nonnull @"$string.506", ptr %112)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -35263,18 +35317,18 @@ merge.i.i.i.i.i:                                  ; preds = %merge1.i.i.i.i
   store ptr %108, ptr %127, align 8
   %128 = getelementptr i8, ptr %121, i64 24
   store i64 %107, ptr %128, align 8
-  %129 = cmpxchg ptr @"<global>.488", i32 0, i32 1 acquire monotonic, align 4
+  %129 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
   %130 = extractvalue { i32, i1 } %129, 1
   br i1 %130, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i, %then.i.i.i.i.i.i
   %131 = call i32 @sched_yield()
-  %132 = cmpxchg ptr @"<global>.488", i32 0, i32 1 acquire monotonic, align 4
+  %132 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
   %133 = extractvalue { i32, i1 } %132, 1
   br i1 %133, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 "$spinlock.lock.exit.i.i.i.i.i":                  ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %134 = load ptr, ptr @"<global>.489", align 8
+  %134 = load ptr, ptr @"<global>.491", align 8
   %135 = icmp eq ptr %134, null
   br i1 %135, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
@@ -35283,7 +35337,7 @@ then2.i.i.i.i.i:                                  ; preds = %"$spinlock.lock.exi
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %13, i8 0, i64 144, i1 false)
   store ptr @"$handle", ptr %action.i.i.i.i.i.i, align 8
   store i32 134217732, ptr %14, align 8
-  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.490")
+  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.492")
   call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %action.i.i.i.i.i.i)
   br label %then.i
 
@@ -35320,7 +35374,7 @@ then5.i.i:                                        ; preds = %"$MappedFile.open.e
 
 then9.i.i:                                        ; preds = %then5.i.i
   %143 = getelementptr i8, ptr %142, i64 516
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.505", ptr nonnull %message.i.i)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.507", ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i)
   %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i37.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
@@ -35344,10 +35398,10 @@ then2.i.i38.i.i:                                  ; preds = %then9.i.i
   br label %merge.i
 
 then.i:                                           ; preds = %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %149 = load ptr, ptr @"<global>.489", align 8
+  %149 = load ptr, ptr @"<global>.491", align 8
   store ptr %149, ptr %121, align 8
-  store ptr %121, ptr @"<global>.489", align 8
-  %150 = atomicrmw xchg ptr @"<global>.488", i32 0 release, align 4
+  store ptr %121, ptr @"<global>.491", align 8
+  %150 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
   store ptr %121, ptr %103, align 8
   store ptr %108, ptr %101, align 8
   %151 = load i64, ptr %size.i.i.i.i, align 8
@@ -35402,7 +35456,7 @@ then.i.i.i:                                       ; preds = %then.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
   %184 = getelementptr i8, ptr %183, i64 516
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.506", i64 %.val18.i)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.508", i64 %.val18.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %184)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -35428,7 +35482,7 @@ then6.i.i.i:                                      ; preds = %forcond.preheader.i
 
 then10.i.i.i:                                     ; preds = %then6.i.i.i
   %191 = getelementptr i8, ptr %190, i64 516
-  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.507", i64 %181, i64 %158)
+  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.509", i64 %181, i64 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i)
   %193 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %191)
   %spec.select.i.i51.i.i.i = call i64 @llvm.smin.i64(i64 %193, i64 1023)
@@ -35458,7 +35512,7 @@ then14.i.i.i:                                     ; preds = %merge5.i.i.i
 
 then18.i.i.i:                                     ; preds = %then14.i.i.i
   %199 = getelementptr i8, ptr %198, i64 516
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.508", i64 %181, i64 100000000)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.510", i64 %181, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i54.i.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %199)
   %spec.select.i.i55.i.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -35482,7 +35536,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i8 0, ptr %message.i.i.i, align 8
   %205 = getelementptr i8, ptr %.val17.i, i64 8
   %206 = ptrtoint ptr %205 to i64
-  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.509", ptr nonnull %message.i.i.i)
+  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.511", ptr nonnull %message.i.i.i)
   %.not.i19.i.i = icmp eq i32 %207, 0
   br i1 %.not.i19.i.i, label %merge.i.i22.i, label %then.i20.i.i
 
@@ -35536,13 +35590,13 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
 "$anon (./terra/base/codes.t:4).159.exit.i.i.i":  ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i.i.i.i = phi ptr [ %spec.select.i.i.i23.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.510", ptr nonnull %common.ret.op.i.i.i.i)
+  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.512", ptr nonnull %common.ret.op.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38.i.i.i)
   %223 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %217)
   %spec.select.i.i39.i.i.i = call i64 @llvm.smin.i64(i64 %223, i64 1023)
@@ -35591,7 +35645,7 @@ whilebody.i.i:                                    ; preds = %merge.i24.i, %"$Doc
   br i1 %235, label %"$text.equals.exit.i.i.i", label %merge.i29.i.i
 
 "$text.equals.exit.i.i.i":                        ; preds = %whilebody.i.i
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.511", i64 12)
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.513", i64 12)
   %236 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %236, label %then.i32.i.i, label %merge.i29.i.i
 
@@ -35631,13 +35685,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge.i.i.i33.i, %w
   br i1 %248, label %whilebody.i.i.i.i, label %then4.i.i.i.i
 
 then4.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i.i
-  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.511")
+  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.513")
   %.not22.i.i.i.i = icmp eq ptr %249, null
   br i1 %.not22.i.i.i.i, label %"$HeaderReader.read_entry.exit.i.i", label %then7.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %then4.i.i.i.i
   %250 = getelementptr i8, ptr %249, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.512", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.514", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i20.i)
   %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i.i.i34.i = call i64 @llvm.smin.i64(i64 %251, i64 1023)
@@ -35753,7 +35807,7 @@ then6.i.i.i.i:                                    ; preds = %merge.i7.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %286 = getelementptr i8, ptr %285, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.513", i64 49, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.515", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i)
   %287 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %286)
   %spec.select.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -35795,13 +35849,13 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1067", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).159.exit.i.i.i.i": ; preds = %switch.lookup106, %merge17.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi ptr [ %spec.select.i.i.i31.i.i, %merge17.i.i.i.i.i ], [ %switch.load108, %switch.lookup106 ]
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.514", ptr nonnull %common.ret.op.i.i.i.i.i)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.516", ptr nonnull %common.ret.op.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %293)
   %spec.select.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
@@ -35843,7 +35897,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %"$Document.child.ex
   %308 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %308, align 8
   %309 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %309, ptr noundef nonnull readonly dereferenceable(5) @"$string.221", i64 5)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %309, ptr noundef nonnull readonly dereferenceable(5) @"$string.222", i64 5)
   %310 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %310, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -35869,7 +35923,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i85.i.i.i.i
   %317 = getelementptr i8, ptr %315, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.515", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.517", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i19.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %317)
   %spec.select.i.i.i.i.i.i27.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -35902,78 +35956,78 @@ merge.i.i.i.i30.i:                                ; preds = %or.lhs.false.i.i.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.516", i64 3)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.518", i64 3)
   %324 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %324, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit156.i.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.517", i64 4)
+  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.519", i64 4)
   %325 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i.i, 0
   br i1 %325, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit50.i.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.518", i64 7)
+  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.520", i64 7)
   %326 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i.i, 0
   br i1 %326, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit148.i.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i.i":               ; preds = %"$text.equals.exit144.i.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.519", i64 7)
+  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.521", i64 7)
   %327 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i.i, 0
   br i1 %327, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit152.i.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i.i":               ; preds = %"$text.equals.exit148.i.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.520", i64 7)
+  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.522", i64 7)
   %328 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i.i, 0
   br i1 %328, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i.i":               ; preds = %"$text.equals.exit.i.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.521", i64 3)
+  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.523", i64 3)
   %329 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i.i, 0
   br i1 %329, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit55.i.i.i.i.i"
 
 "$text.equals.exit55.i.i.i.i.i":                  ; preds = %"$text.equals.exit156.i.i.i.i.i.i"
-  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.522", i64 3)
+  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.524", i64 3)
   %330 = icmp eq i32 %bcmp.i.i54.i.i.i.i.i, 0
   br i1 %330, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i"
 
 "$text.equals.exit50.i.i.i.i.i":                  ; preds = %"$text.equals.exit140.i.i.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.523", i64 4)
+  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.525", i64 4)
   %331 = icmp eq i32 %bcmp.i.i49.i.i.i.i.i, 0
   br i1 %331, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit45.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.524", i64 2)
+  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.526", i64 2)
   %332 = icmp eq i32 %bcmp.i.i44.i.i.i.i.i, 0
   br i1 %332, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %"$text.equals.exit45.i.i.i.i.i"
-  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.525", i64 2)
+  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.527", i64 2)
   %333 = icmp eq i32 %bcmp.i.i40.i.i.i.i.i, 0
   br i1 %333, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit.i.i":                          ; preds = %"$text.equals.exit55.i.i.i.i.i"
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.526", i64 3)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.528", i64 3)
   %334 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %334, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 merge37.i.i.i.i.i.i:                              ; preds = %"$text.equals.exit.i.i", %"$text.equals.exit.i.i.i.i.i", %"$text.equals.exit50.i.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i.i", %merge.i.i.i.i30.i
-  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.527")
+  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.529")
   br i1 %335, label %whilebody.i.i131.preheader.i.i.i.i, label %merge41.i.i.i.i.i.i
 
 merge41.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
-  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.528")
+  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.530")
   br i1 %336, label %whilebody.i.i131.preheader.i.i.i.i, label %merge45.i.i.i.i.i.i
 
 merge45.i.i.i.i.i.i:                              ; preds = %merge41.i.i.i.i.i.i
-  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.529")
+  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.531")
   br i1 %337, label %whilebody.i.i131.preheader.i.i.i.i, label %merge49.i.i.i.i.i.i
 
 merge49.i.i.i.i.i.i:                              ; preds = %merge45.i.i.i.i.i.i
-  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.530")
+  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.532")
   br i1 %338, label %whilebody.i.i131.preheader.i.i.i.i, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %merge49.i.i.i.i.i.i
-  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.531")
+  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.533")
   br i1 %339, label %whilebody.i.i131.preheader.i.i.i.i, label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %merge53.i.i.i.i.i.i
@@ -35986,7 +36040,7 @@ then10.i.i.i.i.i:                                 ; preds = %then6.i.i.i.i.i
   %342 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
   %343 = trunc i64 %342 to i32
   %344 = load ptr, ptr %322, align 8
-  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.532", i32 %343, ptr %344)
+  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.534", i32 %343, ptr %344)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i34.i.i.i.i.i)
   %346 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %341)
   %spec.select.i.i35.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %346, i64 1023)
@@ -36020,7 +36074,7 @@ whilebody.i.i101.i.i.i.i:                         ; preds = %merge2.i.i105.i.i.i
   %352 = getelementptr i8, ptr %child.023.i.i102.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i110.i.i.i.i = load i64, ptr %352, align 8
   %353 = inttoptr i64 %.sroa.013.0.copyload.i.i110.i.i.i.i to ptr
-  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.537", i64 12)
+  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.539", i64 12)
   %354 = icmp eq i32 %bcmp.i.i.i111.i.i.i.i, 0
   br i1 %354, label %or.lhs.false2.i.i.i.i.i, label %merge2.i.i105.i.i.i.i
 
@@ -36053,7 +36107,7 @@ or.lhs.false2.i.i.i.i.i:                          ; preds = %"$text.equal.exit.i
 
 then4.i.i.i.i.i:                                  ; preds = %then.i91.i.i.i.i
   %364 = getelementptr i8, ptr %360, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.538", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.540", i64 41, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i.i.i)
   %365 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %364)
   %spec.select.i.i.i92.i.i.i.i = call i64 @llvm.smin.i64(i64 %365, i64 1023)
@@ -36104,7 +36158,7 @@ or.lhs.false9.i.i.i.i.i:                          ; preds = %merge.i114.i.i.i.i
 
 then12.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i
   %385 = getelementptr i8, ptr %381, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.539", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.541", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i.i)
   %386 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %385)
   %spec.select.i.i61.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -36142,7 +36196,7 @@ then.i.i115.i.i.i.i:                              ; preds = %merge6.i.i.i.i.i
 
 then2.i.i116.i.i.i.i:                             ; preds = %then.i.i115.i.i.i.i
   %398 = getelementptr i8, ptr %397, i64 516
-  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.540", i64 %391, i64 %393)
+  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.542", i64 %391, i64 %393)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %400 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %398)
   %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %400, i64 1023)
@@ -36173,7 +36227,7 @@ then5.i.i.i.i.i.i:                                ; preds = %merge.i64.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i.i.i
   %407 = getelementptr i8, ptr %406, i64 516
-  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.541", i64 %391, i64 %393, i64 %228)
+  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.543", i64 %391, i64 %393, i64 %228)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82.i.i.i.i.i.i)
   %409 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %407)
   %spec.select.i.i83.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %409, i64 1023)
@@ -36286,7 +36340,7 @@ then13.i.i.i.i.i.i:                               ; preds = %"$anon (./terra/bas
 merge2.peel.i.i.i.i.i.i.i:                        ; preds = %then13.i.i.i.i.i.i
   %wide.trip.count.i86.i.i.i.i.i.i = zext nneg i32 %350 to i64
   %433 = load i64, ptr %26, align 8
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.544", ptr nonnull @"$string.84", i64 %433)
+  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.546", ptr nonnull @"$string.84", i64 %433)
   %435 = sext i32 %434 to i64
   %436 = add nsw i64 %435, 1
   %exitcond.peel.not.i.i.i.i.i.i.i = icmp eq i32 %350, 1
@@ -36303,7 +36357,7 @@ then3.i.i.i.i.i.i.i:                              ; preds = %forbody.i87.i.i.i.i
   %439 = sub i64 128, %used.023.i.i.i.i.i.i.i
   %440 = getelementptr i64, ptr %26, i64 %indvars.iv.i88.i.i.i.i.i.i
   %441 = load i64, ptr %440, align 8
-  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.544", ptr nonnull @"$string.543", i64 %441)
+  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.546", ptr nonnull @"$string.545", i64 %441)
   %443 = sext i32 %442 to i64
   %444 = add i64 %used.023.i.i.i.i.i.i.i, %443
   br label %merge2.i.i.i.i.i.i.i
@@ -36323,7 +36377,7 @@ then6.i.i.i.i.i.i.i:                              ; preds = %merge.i.i.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i.i ]
   %446 = getelementptr i8, ptr %shape.i.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i.i
   %447 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i.i
-  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.545")
+  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.547")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i.i":    ; preds = %then6.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i
@@ -36339,8 +36393,8 @@ then17.i.i.i.i.i.i:                               ; preds = %"$TensorView.descri
 
 merge53.i104.i.i.i.i.i.i:                         ; preds = %switch.hole_check114, %then17.i.i.i.i.i.i
   %453 = icmp eq i32 %427, 32
-  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i.i"
+  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
 
 switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
   %switch.shifted116 = lshr i32 -1048569, %427
@@ -36351,22 +36405,22 @@ switch.lookup115:                                 ; preds = %switch.hole_check11
   %454 = zext nneg i32 %427 to i64
   %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
   %common.ret.op.i91.i.i.i.i.i.i = phi ptr [ %spec.select.i105.i.i.i.i.i.i, %merge53.i104.i.i.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.546", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
+  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.548", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i106.i.i.i.i.i.i)
   %456 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %451)
   %spec.select.i.i107.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %456, i64 1023)
   %457 = icmp sgt i64 %456, 0
   br i1 %457, label %then2.i.i108.i.i.i.i.i.i, label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i.i"
+then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i106.i.i.i.i.i.i, ptr align 1 %451, i64 %spec.select.i.i107.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).547.exit.i.i.i.i.i.i"
+"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
   %458 = getelementptr i8, ptr %raw.i106.i.i.i.i.i.i, i64 %spec.select.i.i107.i.i.i.i.i.i
   store i8 0, ptr %458, align 1
   %459 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i106.i.i.i.i.i.i)
@@ -36390,7 +36444,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1070", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1074", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -36413,8 +36467,8 @@ then25.i.i.i.i.i.i:                               ; preds = %then21.i.i.i.i.i.i
 
 merge53.i141.i.i.i.i.i.i:                         ; preds = %switch.hole_check128, %then25.i.i.i.i.i.i
   %469 = icmp eq i32 %427, 32
-  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit143.i.i.i.i.i.i"
+  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
 
 switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
   %switch.shifted130 = lshr i32 -1048569, %427
@@ -36425,22 +36479,22 @@ switch.lookup129:                                 ; preds = %switch.hole_check12
   %470 = zext nneg i32 %427 to i64
   %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit143.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).547.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
   %common.ret.op.i127.i.i.i.i.i.i = phi ptr [ %spec.select.i142.i.i.i.i.i.i, %merge53.i141.i.i.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.548", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
+  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.550", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i144.i.i.i.i.i.i)
   %472 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %467)
   %spec.select.i.i145.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %472, i64 1023)
   %473 = icmp sgt i64 %472, 0
   br i1 %473, label %then2.i.i146.i.i.i.i.i.i, label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).547.exit143.i.i.i.i.i.i"
+then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i144.i.i.i.i.i.i, ptr align 1 %467, i64 %spec.select.i.i145.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).547.exit143.i.i.i.i.i.i"
+"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
   %474 = getelementptr i8, ptr %raw.i144.i.i.i.i.i.i, i64 %spec.select.i.i145.i.i.i.i.i.i
   store i8 0, ptr %474, align 1
   %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i144.i.i.i.i.i.i)
@@ -36468,7 +36522,7 @@ whilebody.i.i131.i.i.i.i:                         ; preds = %merge2.i.i135.i.i.i
   %477 = getelementptr i8, ptr %child.023.i.i132.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i139.i.i.i.i = load i64, ptr %477, align 8
   %478 = inttoptr i64 %.sroa.013.0.copyload.i.i139.i.i.i.i to ptr
-  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.533", i64 5)
+  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.535", i64 5)
   %479 = icmp eq i32 %bcmp.i.i.i140.i.i.i.i, 0
   br i1 %479, label %or.lhs.false.i141.i.i.i.i, label %merge2.i.i135.i.i.i.i
 
@@ -36494,7 +36548,7 @@ or.lhs.false.i141.i.i.i.i:                        ; preds = %"$text.equal.exit.i
 
 then3.i121.i.i.i.i:                               ; preds = %then.i120.i.i.i.i
   %486 = getelementptr i8, ptr %484, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.534", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.536", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i117.i.i.i.i)
   %487 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %486)
   %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %487, i64 1023)
@@ -36527,7 +36581,7 @@ then6.i146.i.i.i.i:                               ; preds = %merge.i143.i.i.i.i
 then10.i147.i.i.i.i:                              ; preds = %then6.i146.i.i.i.i
   %495 = getelementptr i8, ptr %494, i64 516
   %496 = load i32, ptr %491, align 4
-  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.535", i32 %496, i32 8)
+  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.537", i32 %496, i32 8)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %498 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %495)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %498, i64 1023)
@@ -36588,7 +36642,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %or.lhs.false17.i.i.
 
 then22.i.i.i.i.i:                                 ; preds = %then15.i.i.i.i.i
   %516 = getelementptr i8, ptr %511, i64 516
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.536", i32 %506)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.538", i32 %506)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i.i.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %516)
   %spec.select.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -36638,7 +36692,7 @@ merge21.i.i.i.i:                                  ; preds = %"$anon (./terra/bas
   %535 = load i64, ptr %43, align 8
   %.not.i.i148.i.i.i.i = icmp slt i64 %535, %534
   %.pre.i.i.i.i.i = load ptr, ptr %16, align 8
-  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.549.exit.thread.i.i.i.i"
+  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.551.exit.thread.i.i.i.i"
 
 merge.i.i150.i.i.i.i:                             ; preds = %merge21.i.i.i.i
   %536 = shl i64 %535, 1
@@ -36653,9 +36707,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i150.i.i.i.
   store ptr %538, ptr %16, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %43, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %11, align 8
-  br label %"$Vector.push.549.exit.thread.i.i.i.i"
+  br label %"$Vector.push.551.exit.thread.i.i.i.i"
 
-"$Vector.push.549.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
+"$Vector.push.551.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
   %540 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %533, %merge21.i.i.i.i ]
   %541 = phi ptr [ %538, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %merge21.i.i.i.i ]
   %542 = getelementptr %51, ptr %541, i64 %540
@@ -36677,8 +36731,8 @@ then31.i.i.i.i:                                   ; preds = %then27.i.i.i.i
   call fastcc void @"$printable.clean"(ptr %547, i64 512)
   br label %"$HeaderReader.read_tensor.exit.i.i.i"
 
-"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.549.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
-  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.549.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
+"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.551.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
+  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.551.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   br label %"$HeaderReader.read_entry.exit.i.i"
 
@@ -36753,7 +36807,7 @@ then6.i42.i.i:                                    ; preds = %then3.i.i.i
   %575 = getelementptr i8, ptr %.lcssa74.i.i, i64 88
   %576 = load i64, ptr %575, align 8
   %577 = add i64 %574, %576
-  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.552", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
+  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.554", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36.i.i)
   %579 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
   %spec.select.i.i.i43.i.i = call i64 @llvm.smin.i64(i64 %579, i64 1023)
@@ -36791,7 +36845,7 @@ then13.i.i.i:                                     ; preds = %then9.i41.i.i
   %589 = getelementptr i8, ptr %587, i64 516
   %590 = load i64, ptr %588, align 8
   %591 = sub i64 %590, %covered.088.i76.i.i
-  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.553", i64 %591)
+  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.555", i64 %591)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %593 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %589)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %593, i64 1023)
@@ -36831,7 +36885,7 @@ then17.i.i.i:                                     ; preds = %merge1.i.i.i
 then21.i.i.i:                                     ; preds = %then17.i.i.i
   %602 = getelementptr i8, ptr %601, i64 516
   %603 = sub i64 %.val18.i, %covered.0.lcssa.i.i.i
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.554", i64 %603)
+  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.556", i64 %603)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i.i)
   %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %602)
   %spec.select.i.i76.i.i.i = call i64 @llvm.smin.i64(i64 %605, i64 1023)
@@ -37009,7 +37063,7 @@ then6.i.i:                                        ; preds = %then3.i.i
   %681 = sext i32 %.val33.i.i to i64
   %682 = getelementptr %72, ptr %.val32.i.i, i64 %681
   %683 = load ptr, ptr %682, align 8
-  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.555", ptr %683)
+  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.557", ptr %683)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i)
   %685 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %679)
   %spec.select.i.i.i46.i = call i64 @llvm.smin.i64(i64 %685, i64 1023)
@@ -37086,7 +37140,7 @@ then:                                             ; preds = %"$Document.free.exi
 
 then.i12:                                         ; preds = %then
   %702 = load ptr, ptr %0, align 8
-  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.495", ptr %702)
+  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.497", ptr %702)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %704 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %704, i64 1023)
@@ -37203,7 +37257,7 @@ then.i:                                           ; preds = %then1
 
 then4:                                            ; preds = %"$Validator.index_file.exit"
   %25 = getelementptr i8, ptr %24, i64 516
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.560", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.562", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -37293,7 +37347,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.544", ptr nonnull @"$string.84", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.546", ptr nonnull @"$string.84", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -37310,7 +37364,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.544", ptr nonnull @"$string.543", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.546", ptr nonnull @"$string.545", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -37330,7 +37384,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.545")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.547")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -37354,7 +37408,7 @@ then8:                                            ; preds = %"$TensorView.descri
 
 then11:                                           ; preds = %then8
   %50 = getelementptr i8, ptr %49, i64 516
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.561", i64 %2, ptr nonnull %shape)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.563", i64 %2, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -37379,7 +37433,7 @@ else9:                                            ; preds = %"$TensorView.descri
 
 then15:                                           ; preds = %else9
   %57 = getelementptr i8, ptr %49, i64 516
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.562", i64 %2, i64 %3, ptr nonnull %shape)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.564", i64 %2, i64 %3, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i47)
   %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %57)
   %spec.select.i.i48 = call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -37436,8 +37490,8 @@ then2:                                            ; preds = %merge
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %17 = icmp eq i32 %15, 32
-  %spec.select.i = select i1 %17, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
+  %spec.select.i = select i1 %17, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %15
@@ -37448,22 +37502,22 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
+  br label %"$anon (./terra/base/codes.t:4).549.exit"
 
-"$anon (./terra/base/codes.t:4).547.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).549.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.563", ptr nonnull %common.ret.op.i)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.565", ptr nonnull %common.ret.op.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
   %21 = icmp sgt i64 %20, 0
   br i1 %21, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).547.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).549.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr align 1 %14, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).547.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).549.exit", %then2.i.i
   %22 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %22, align 1
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -37477,7 +37531,7 @@ then2.i.i:                                        ; preds = %"$anon (./terra/bas
 define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.574", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.577", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -37499,7 +37553,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.575", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.578", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -37533,7 +37587,7 @@ then:                                             ; preds = %entry
   br i1 %9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.576", i32 %1, ptr %3)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.579", i32 %1, ptr %3)
   %11 = load ptr, ptr %5, align 8
   %12 = getelementptr i8, ptr %11, i64 192
   %13 = getelementptr i8, ptr %11, i64 24
@@ -37555,7 +37609,7 @@ then.i:                                           ; preds = %then2
 
 then5:                                            ; preds = %"$Validator.index_file.exit"
   %19 = getelementptr i8, ptr %18, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.560", i64 22, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.562", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -37651,7 +37705,7 @@ then8:                                            ; preds = %and.lhs.true
   store i16 91, ptr %shape, align 2
   %44 = getelementptr inbounds i8, ptr %shape, i64 1
   %45 = load i64, ptr %30, align 8
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.544", ptr nonnull @"$string.84", i64 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.546", ptr nonnull @"$string.84", i64 %45)
   %47 = sext i32 %46 to i64
   %48 = add nsw i64 %47, 1
   %exitcond.peel.not.i = icmp eq i32 %28, 1
@@ -37668,7 +37722,7 @@ then3.i:                                          ; preds = %forbody.i41
   %51 = sub i64 128, %used.023.i
   %52 = getelementptr i64, ptr %30, i64 %indvars.iv.i42
   %53 = load i64, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.544", ptr nonnull @"$string.543", i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.546", ptr nonnull @"$string.545", i64 %53)
   %55 = sext i32 %54 to i64
   %56 = add i64 %used.023.i, %55
   br label %merge2.i
@@ -37687,7 +37741,7 @@ merge.i:                                          ; preds = %merge2.i, %then8
 then6.i:                                          ; preds = %merge.i
   %58 = getelementptr i8, ptr %shape, i64 %used.0.lcssa.i
   %59 = sub i64 128, %used.0.lcssa.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.545")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.547")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -37719,7 +37773,7 @@ then12:                                           ; preds = %"$TensorView.descri
   %76 = load ptr, ptr %0, align 8
   %77 = getelementptr i8, ptr %76, i64 80
   %78 = load i32, ptr %77, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.577", i32 %78, ptr nonnull %shape)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.580", i32 %78, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i45)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %75)
   %spec.select.i.i46 = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -37741,10 +37795,10 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).579"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.580", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.583", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -37766,7 +37820,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.581", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.584", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -37987,7 +38041,7 @@ common.ret:                                       ; preds = %merge2.i43, %merge2
   ret void
 
 merge3:                                           ; preds = %forbody.i39, %merge1.i41, %forbody.i27, %merge1.i
-  %is_finite.2 = phi ptr [ @"$string.590", %merge1.i ], [ @"$string.591", %forbody.i27 ], [ @"$string.590", %merge1.i41 ], [ @"$string.591", %forbody.i39 ]
+  %is_finite.2 = phi ptr [ @"$string.593", %merge1.i ], [ @"$string.594", %forbody.i27 ], [ @"$string.593", %merge1.i41 ], [ @"$string.594", %forbody.i39 ]
   %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i27 ], [ %i.015.i40, %merge1.i41 ], [ %i.015.i40, %forbody.i39 ]
   %61 = getelementptr i8, ptr %0, i64 16
   %62 = load ptr, ptr %61, align 8
@@ -38028,7 +38082,7 @@ else.i:                                           ; preds = %then10
   %bits.0.i = phi i32 [ %77, %then.i ], [ %81, %else.i ]
   %82 = bitcast i32 %bits.0.i to float
   %83 = fpext float %82 to double
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.592", i64 %index.0, double %83, ptr nonnull %is_finite.2)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.595", i64 %index.0, double %83, ptr nonnull %is_finite.2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %71)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -38054,7 +38108,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.607")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.610")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -38104,8 +38158,8 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
+  %spec.select.i = select i1 %22, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
   %switch.shifted = lshr i32 -1048569, %20
@@ -38116,11 +38170,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
+  br label %"$anon (./terra/base/codes.t:4).549.exit"
 
-"$anon (./terra/base/codes.t:4).547.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).549.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.221")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.222")
   %24 = load i64, ptr %4, align 8
   %25 = add i64 %24, 1
   %26 = load i64, ptr %7, align 8
@@ -38128,7 +38182,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.86.exit.thread.i.i.i21"
 
-merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).547.exit"
+merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).549.exit"
   %27 = shl i64 %26, 1
   %spec.select.i.i.i.i.i23 = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
   %spec.store.select.i.i.i.i.i24 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23, i64 8)
@@ -38142,9 +38196,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i21"
 
-"$Vector.push.86.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).547.exit"
-  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).547.exit" ]
-  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).547.exit" ]
+"$Vector.push.86.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).549.exit"
+  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).549.exit" ]
+  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).549.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
   store i8 58, ptr %32, align 1
   %33 = load i64, ptr %4, align 8
@@ -38160,7 +38214,7 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
 "$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.86.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.533")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.535")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
@@ -38260,7 +38314,7 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.604")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.607")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
@@ -38300,7 +38354,7 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
 "$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.86.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.603")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.606")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
@@ -38342,7 +38396,7 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.608")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.611")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
@@ -38385,7 +38439,7 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.609", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.612", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
@@ -38969,7 +39023,7 @@ then:                                             ; preds = %entry
   br i1 %.not22, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.618", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.621", i64 16, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %3 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %3, i64 1023)
@@ -39003,7 +39057,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.619", i32 %8, i32 152)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.622", i32 %8, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -39109,7 +39163,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %41 = getelementptr i8, ptr %0, i64 16
   %42 = load ptr, ptr %41, align 8
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.620", i32 %2, ptr %42, i32 %39)
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %2, ptr %42, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %44 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -39178,7 +39232,7 @@ then2:                                            ; preds = %merge
   br i1 %.not22, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.621", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.624", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -39199,7 +39253,7 @@ then2.i.i:                                        ; preds = %then5
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.622", ptr %1)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.625", ptr %1)
   %16 = sext i32 %15 to i64
   %17 = load i64, ptr %3, align 8
   %18 = icmp sgt i64 %17, 3
@@ -39208,7 +39262,7 @@ merge1:                                           ; preds = %merge
 then.i:                                           ; preds = %merge1
   %19 = getelementptr i8, ptr %described, i64 %16
   %20 = sub nsw i64 1024, %16
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.623", i64 %17)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.626", i64 %17)
   %22 = sext i32 %21 to i64
   %23 = add nsw i64 %22, %16
   br label %merge.i
@@ -39228,12 +39282,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 260
   %28 = load i8, ptr %27, align 1
   %29 = icmp eq i8 %28, 0
-  %spec.select.i.peel.i = select i1 %29, ptr @"$string.84", ptr @"$string.624"
+  %spec.select.i.peel.i = select i1 %29, ptr @"$string.84", ptr @"$string.627"
   %30 = getelementptr i8, ptr %described, i64 %used.0.i
   %31 = sub nsw i64 1024, %used.0.i
   %32 = getelementptr i8, ptr %.val.peel.i, i64 4
   %33 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.625", ptr nonnull @"$string.624", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.628", ptr nonnull @"$string.627", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
   %35 = sext i32 %34 to i64
   %36 = add nsw i64 %used.0.i, %35
   br label %merge2.peel.i
@@ -39252,12 +39306,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %39 = load i8, ptr %38, align 1
   %40 = icmp eq i8 %39, 0
-  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.84", ptr @"$string.624"
+  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.84", ptr @"$string.627"
   %41 = getelementptr i8, ptr %described, i64 %used.2.peel.i
   %42 = sub nsw i64 1024, %used.2.peel.i
   %43 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %44 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.625", ptr nonnull @"$string.626", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.628", ptr nonnull @"$string.629", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
   %46 = sext i32 %45 to i64
   %47 = add nsw i64 %used.2.peel.i, %46
   br label %merge2.peel26.i
@@ -39274,12 +39328,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %50 = load i8, ptr %49, align 1
   %51 = icmp eq i8 %50, 0
-  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.84", ptr @"$string.624"
+  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.84", ptr @"$string.627"
   %52 = getelementptr i8, ptr %described, i64 %used.2.peel27.i
   %53 = sub nsw i64 1024, %used.2.peel27.i
   %54 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %55 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.625", ptr nonnull @"$string.626", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.628", ptr nonnull @"$string.629", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
   br label %"$Problems.describe.exit"
 
 "$Problems.describe.exit":                        ; preds = %merge.i.peel33.i, %merge.i, %merge2.peel.i, %merge2.peel26.i
@@ -39376,7 +39430,7 @@ merge8.i:                                         ; preds = %merge4.i
   br i1 %.not25.i, label %"$device.resolve_kind.exit.thread", label %then13.i
 
 then13.i:                                         ; preds = %merge8.i
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.627", ptr %1)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -39432,7 +39486,7 @@ or.lhs.false.i.i30:                               ; preds = %then.i29
   br i1 %28, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.628", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.631", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -39495,7 +39549,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i32:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.629", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.632", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i27, label %and.lhs.true.i
 
@@ -39503,7 +39557,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i25
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.629", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.632", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i27, label %merge2
 
@@ -39512,7 +39566,7 @@ then5.i27:                                        ; preds = %merge.thread.i, %me
   br i1 %.not30.i, label %"$Library.locate.exit", label %then8.i
 
 then8.i:                                          ; preds = %then5.i27
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.633", i32 4064)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i24)
   %51 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i31.i = call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -39533,7 +39587,7 @@ then2.i.i33.i:                                    ; preds = %then8.i
   br label %"$Library.locate.exit"
 
 then12.i:                                         ; preds = %and.lhs.true.i
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.631", ptr %4)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.634", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i32
@@ -39591,11 +39645,11 @@ then2.i:                                          ; preds = %merge.i37
 then11.i:                                         ; preds = %then2.i
   %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.94")
   %75 = icmp eq i32 %74, 0
-  %spec.select68.i = select i1 %75, ptr @"$string.84", ptr @"$string.634"
+  %spec.select68.i = select i1 %75, ptr @"$string.84", ptr @"$string.637"
   %spec.select77.i = select i1 %67, ptr %spec.select68.i, ptr @"$string.84"
-  %spec.select.i = select i1 %75, ptr @"$string.632", ptr @"$string.633"
+  %spec.select.i = select i1 %75, ptr @"$string.635", ptr @"$string.636"
   %76 = call ptr @dlerror()
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.635", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35)
   %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i42 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
@@ -39616,7 +39670,7 @@ then2.i.i.i44:                                    ; preds = %then11.i
   br label %then8
 
 merge1.i38:                                       ; preds = %merge.i37
-  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.636")
+  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.639")
   %84 = icmp eq ptr %83, null
   br i1 %84, label %then14.i, label %merge13.i
 
@@ -39625,7 +39679,7 @@ then14.i:                                         ; preds = %merge1.i38
   br i1 %.not66.i, label %then8, label %then18.i
 
 then18.i:                                         ; preds = %then14.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.637", ptr %71, ptr nonnull @"$string.636")
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", ptr %71, ptr nonnull @"$string.639")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -39672,7 +39726,7 @@ or.lhs.false28.i:                                 ; preds = %merge21.i
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", ptr %71)
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", ptr %71)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i)
   %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i74.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
@@ -39912,7 +39966,7 @@ then8.i:                                          ; preds = %merge3.i
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
   %56 = getelementptr i8, ptr %54, i64 %55
   %57 = sub i64 512, %55
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.692", ptr nonnull %refusal.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.695", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -39995,7 +40049,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.639", i64 %19, i64 0, i64 64)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.642", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -40027,7 +40081,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", i64 %28, i64 0, i64 65536)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.643", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -40059,7 +40113,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", i64 %37, i64 0, i64 67108864)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.644", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -40090,7 +40144,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.642", i64 %45, i64 1, i64 65536)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.645", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -40122,7 +40176,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.643", i64 %54, i64 0, i64 1073741824)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.646", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40138,7 +40192,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.644", i64 %58, i64 0, i64 2)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40154,7 +40208,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.645", i64 %62, i64 0, i64 4096)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40170,7 +40224,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.646", i64 %66, i64 0, i64 1048576)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.649", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40186,7 +40240,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i64 %70, i64 0, i64 67108864)
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.650", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40201,7 +40255,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i64 %73, i64 1, i64 16777216)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.651", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40217,7 +40271,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.649", i64 %77, i64 0, i64 1)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.652", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40234,7 +40288,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.650", i64 %82, i64 -1, i64 2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.653", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40250,7 +40304,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.651", i64 %86, i64 0, i64 65536)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40267,7 +40321,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.652", i64 %91, i64 -1, i64 1)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40284,7 +40338,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
-  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.653", i64 %96, i64 -1, i64 1)
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40300,7 +40354,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", i64 %100, i64 0, i64 1)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40316,7 +40370,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.658", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40332,7 +40386,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
-  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i64 %108, i64 0, i64 65536)
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.659", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40348,7 +40402,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i64 %112, i64 0, i64 1)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.660", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40365,7 +40419,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.658", i64 %117, i64 -1, i64 3600000)
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.661", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40380,7 +40434,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.659", i64 %120, i64 1, i64 8)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40398,7 +40452,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.660", i64 %123, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40414,7 +40468,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %130 = sext i32 %129 to i64
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.661", i64 %130, i64 0, i64 100)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40432,7 +40486,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i64 %133, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40447,7 +40501,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i32 %107)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
@@ -40478,7 +40532,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.664", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.667", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -40509,7 +40563,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", i32 %36, i32 %152)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
@@ -40590,7 +40644,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.666", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.669", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -40629,7 +40683,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.667", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.670", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -40667,7 +40721,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.668", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.671", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -40714,7 +40768,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.666", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.669", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -41116,7 +41170,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %41 = getelementptr i8, ptr %14, i64 60
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", ptr %41)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -41249,7 +41303,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %100 = getelementptr i8, ptr %14, i64 60
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i32 %98, ptr %100, i32 %95)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i32 %98, ptr %100, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %102, i64 1023)
@@ -41285,7 +41339,7 @@ then.i96.i:                                       ; preds = %merge5.i
 
 then2.i97.i:                                      ; preds = %then.i96.i
   %113 = getelementptr i8, ptr %14, i64 60
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %108, ptr %113, i64 %111)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %108, ptr %113, i64 %111)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
   %115 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %115, i64 1023)
@@ -41345,7 +41399,7 @@ then.i.i.i:                                       ; preds = %merge10.i
   br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.184", i32 %135)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.185", i32 %135)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -41377,7 +41431,7 @@ then.i64.i.i:                                     ; preds = %merge.i104.i
   br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.185", i32 %144)
+  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.186", i32 %144)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %147, i64 1023)
@@ -41415,7 +41469,7 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.188", i32 %155)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.189", i32 %155)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %158, i64 1023)
@@ -41456,7 +41510,7 @@ then.i84.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %131, ptr nonnull @"$string.673", i32 %167)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.676", i32 %167)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %170, i64 1023)
@@ -41483,11 +41537,11 @@ merge19.i.i:                                      ; preds = %merge14.i.i
 then24.i.i:                                       ; preds = %merge19.i.i
   %176 = getelementptr i8, ptr %54, i64 160
   %177 = load i32, ptr %176, align 4
-  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.674", i32 %177, i32 %131, ptr %3)
+  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.677", i32 %177, i32 %131, ptr %3)
   br label %"$Layout.check.exit.i"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.675", i32 %.val57.i.i, i32 %131, ptr %3)
+  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.678", i32 %.val57.i.i, i32 %131, ptr %3)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
@@ -41537,7 +41591,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -41618,8 +41672,8 @@ then2:                                            ; preds = %then
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.531", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
+  %spec.select.i = select i1 %25, ptr @"$string.533", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).549.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %23
@@ -41630,25 +41684,25 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %23 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).547.exit"
+  br label %"$anon (./terra/base/codes.t:4).549.exit"
 
-"$anon (./terra/base/codes.t:4).547.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).549.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.676", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.679", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
   %32 = icmp sgt i64 %31, 0
   br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).547.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).549.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).547.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).549.exit", %then2.i.i
   %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %33, align 1
   %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -41930,7 +41984,7 @@ then2.i.i:                                        ; preds = %forbody.i
   %146 = getelementptr i8, ptr %145, i64 8
   %147 = load ptr, ptr %146, align 8
   %148 = load i32, ptr %5, align 4
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.679", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.682", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -41998,7 +42052,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.677", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.680", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -42566,7 +42620,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.678", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.681", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -42669,7 +42723,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.678", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.681", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -42876,8 +42930,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).683.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).683.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).686.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).686.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -42951,7 +43005,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).683.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).686.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -42965,9 +43019,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).683.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).686.exit"
 
-"$anon (./terra/plan/sizes.t:37).683.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).686.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -43150,7 +43204,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.680", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -43537,7 +43591,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !102
@@ -43545,7 +43599,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 184
   %85 = getelementptr i8, ptr %0, i64 400
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -44074,7 +44128,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -44672,7 +44726,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.684", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.687", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -44802,7 +44856,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.685", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.688", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 513
@@ -44818,7 +44872,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 513
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.686", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.689", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -44898,7 +44952,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.687", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.690", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -44910,7 +44964,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.688", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.691", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -44921,13 +44975,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.689", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.692", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.690", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.693", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -44961,7 +45015,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.691", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.694", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 513
@@ -44979,7 +45033,7 @@ entry:
   %4 = load ptr, ptr %1, align 8
   %5 = getelementptr i8, ptr %4, i64 8
   %6 = load ptr, ptr %5, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.595")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.598")
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, 1
@@ -45023,7 +45077,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %6)
   %22 = getelementptr i8, ptr %4, i64 32
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.596")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.599")
   %23 = load i64, ptr %7, align 8
   %24 = add i64 %23, 1
   %25 = load i64, ptr %10, align 8
@@ -45065,7 +45119,7 @@ then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
   %35 = getelementptr i8, ptr %4, i64 768
   %36 = load i64, ptr %35, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.598")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.601")
   %37 = load i64, ptr %7, align 8
   %38 = add i64 %37, 1
   %39 = load i64, ptr %10, align 8
@@ -45109,7 +45163,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %50 = getelementptr i8, ptr %4, i64 776
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.693")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.696")
   %53 = load i64, ptr %7, align 8
   %54 = add i64 %53, 1
   %55 = load i64, ptr %10, align 8
@@ -45151,7 +45205,7 @@ then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
   %65 = getelementptr i8, ptr %4, i64 784
   %66 = load i64, ptr %65, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.600")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.603")
   %67 = load i64, ptr %7, align 8
   %68 = add i64 %67, 1
   %69 = load i64, ptr %10, align 8
@@ -45194,7 +45248,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   %79 = load i64, ptr %65, align 8
   %80 = getelementptr i8, ptr %4, i64 792
   %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.694")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.697")
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, 1
   %84 = load i64, ptr %10, align 8
@@ -45238,7 +45292,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %95 = getelementptr i8, ptr %4, i64 760
   %96 = load i8, ptr %95, align 1
   %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.695", i1 zeroext %97)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.698", i1 zeroext %97)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.92")
   %98 = load i64, ptr %7, align 8
   %99 = add i64 %98, 1
@@ -45282,7 +45336,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %110 = getelementptr i8, ptr %1, i64 172
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.696")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.699")
   %113 = load i64, ptr %7, align 8
   %114 = add i64 %113, 1
   %115 = load i64, ptr %10, align 8
@@ -45326,9 +45380,9 @@ then.i.i.i39:                                     ; preds = %merge.i.i.i.i.i34
   %126 = load i32, ptr %125, align 4
   %127 = icmp eq i32 %126, 1
   %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.700", ptr @"$string.214"
-  %common.ret.op.i = select i1 %127, ptr @"$string.699", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.697")
+  %spec.select.i = select i1 %128, ptr @"$string.703", ptr @"$string.215"
+  %common.ret.op.i = select i1 %127, ptr @"$string.702", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.700")
   %129 = load i64, ptr %7, align 8
   %130 = add i64 %129, 1
   %131 = load i64, ptr %10, align 8
@@ -45371,7 +45425,7 @@ then.i.i.i48:                                     ; preds = %merge.i.i.i.i.i43
   %141 = getelementptr i8, ptr %1, i64 204
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.701")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.704")
   %144 = load i64, ptr %7, align 8
   %145 = add i64 %144, 1
   %146 = load i64, ptr %10, align 8
@@ -45414,7 +45468,7 @@ then.i.i.i.i61:                                   ; preds = %merge.i.i.i.i.i.i56
   %156 = getelementptr i8, ptr %1, i64 52
   %157 = load i32, ptr %156, align 4
   %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).703.exit.i", label %else.i.i
+  br i1 %158, label %"$anon (./terra/base/codes.t:4).706.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i53"
   %159 = load i32, ptr %141, align 4
@@ -45424,7 +45478,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %161, align 4
   %162 = sext i32 %.val.val.i.i to i64
   %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).703.exit.i", label %else2.i.i
+  br i1 %163, label %"$anon (./terra/base/codes.t:4).706.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %164 = getelementptr i8, ptr %1, i64 60
@@ -45444,12 +45498,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
   %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i54 = select i1 %173, ptr @"$string.706", ptr @"$string.707"
-  br label %"$anon (./terra/base/codes.t:4).703.exit.i"
+  %spec.select.i54 = select i1 %173, ptr @"$string.709", ptr @"$string.710"
+  br label %"$anon (./terra/base/codes.t:4).706.exit.i"
 
-"$anon (./terra/base/codes.t:4).703.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
-  %common.ret.op.i9.i = phi ptr [ @"$string.705", %else.i.i ], [ @"$string.704", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.702")
+"$anon (./terra/base/codes.t:4).706.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
+  %common.ret.op.i9.i = phi ptr [ @"$string.708", %else.i.i ], [ @"$string.707", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.705")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %10, align 8
@@ -45457,7 +45511,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).703.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).706.exit.i"
   %177 = shl i64 %176, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -45471,9 +45525,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).703.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).703.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).703.exit.i" ]
+"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).706.exit.i"
+  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).706.exit.i" ]
+  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).706.exit.i" ]
   %182 = getelementptr i8, ptr %181, i64 %180
   store i8 58, ptr %182, align 1
   %183 = load i64, ptr %7, align 8
@@ -45493,7 +45547,7 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %186 = getelementptr i8, ptr %.val.i, i64 140
   %.val.val.i = load i32, ptr %186, align 4
   %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.708")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.711")
   %188 = load i64, ptr %7, align 8
   %189 = add i64 %188, 1
   %190 = load i64, ptr %10, align 8
@@ -45536,7 +45590,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %200 = getelementptr i8, ptr %1, i64 200
   %201 = load i32, ptr %200, align 4
   %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.709")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.712")
   %203 = load i64, ptr %7, align 8
   %204 = add i64 %203, 1
   %205 = load i64, ptr %10, align 8
@@ -45579,7 +45633,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %215 = getelementptr i8, ptr %1, i64 48
   %216 = load i32, ptr %215, align 4
   %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).703.exit49.i", label %else.i39.i
+  br i1 %217, label %"$anon (./terra/base/codes.t:4).706.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %218 = load i32, ptr %200, align 4
@@ -45588,18 +45642,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %220 = trunc i8 %.val.i40.i to i1
   %221 = select i1 %220, i32 64, i32 256
   %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).703.exit49.i", label %else2.i41.i
+  br i1 %222, label %"$anon (./terra/base/codes.t:4).706.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %223 = getelementptr i8, ptr %1, i64 60
   %224 = load i32, ptr %223, align 4
   %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.706", ptr @"$string.707"
-  br label %"$anon (./terra/base/codes.t:4).703.exit49.i"
+  %spec.select71.i = select i1 %225, ptr @"$string.709", ptr @"$string.710"
+  br label %"$anon (./terra/base/codes.t:4).706.exit49.i"
 
-"$anon (./terra/base/codes.t:4).703.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.214", %else.i39.i ], [ @"$string.704", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.710")
+"$anon (./terra/base/codes.t:4).706.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.215", %else.i39.i ], [ @"$string.707", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.713")
   %226 = load i64, ptr %7, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %10, align 8
@@ -45607,7 +45661,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).703.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).706.exit49.i"
   %229 = shl i64 %228, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -45621,9 +45675,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).703.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).703.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).703.exit49.i" ]
+"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).706.exit49.i"
+  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).706.exit49.i" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).706.exit49.i" ]
   %234 = getelementptr i8, ptr %233, i64 %232
   store i8 58, ptr %234, align 1
   %235 = load i64, ptr %7, align 8
@@ -45642,7 +45696,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %238 = getelementptr i8, ptr %1, i64 224
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.711")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.714")
   %241 = load i64, ptr %7, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %10, align 8
@@ -45685,7 +45739,7 @@ then.i.i.i70:                                     ; preds = %merge.i.i.i.i.i65
   %253 = getelementptr i8, ptr %1, i64 332
   %254 = load i32, ptr %253, align 4
   %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.712")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.715")
   %256 = load i64, ptr %7, align 8
   %257 = add i64 %256, 1
   %258 = load i64, ptr %10, align 8
@@ -45732,7 +45786,7 @@ then.i.i.i80:                                     ; preds = %merge.i.i.i.i.i75
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit81"
   %271 = icmp eq i32 %269, 32
-  %spec.select.i.i.i = select i1 %271, ptr @"$string.531", ptr @"$string.164"
+  %spec.select.i.i.i = select i1 %271, ptr @"$string.533", ptr @"$string.164"
   br label %"$kv_dtype_name.exit.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit81"
@@ -45748,7 +45802,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.713")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.716")
   %273 = load i64, ptr %7, align 8
   %274 = add i64 %273, 1
   %275 = load i64, ptr %10, align 8
@@ -45824,7 +45878,7 @@ switch.lookup218:                                 ; preds = %switch.hole_check21
   %299 = sext i32 %291 to i64
   %300 = mul i64 %298, %299
   %301 = mul i64 %300, %common.ret.op.i.i.i86
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.715")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.718")
   %302 = load i64, ptr %7, align 8
   %303 = add i64 %302, 1
   %304 = load i64, ptr %10, align 8
@@ -45877,7 +45931,7 @@ then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
   %323 = shl nsw i64 %320, 2
   %324 = mul i64 %323, %321
   %325 = mul i64 %324, %322
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.716")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.719")
   %326 = load i64, ptr %7, align 8
   %327 = add i64 %326, 1
   %328 = load i64, ptr %10, align 8
@@ -45920,7 +45974,7 @@ then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
   %338 = getelementptr i8, ptr %1, i64 208
   %339 = load i32, ptr %338, align 4
   %340 = sext i32 %339 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.717")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.720")
   %341 = load i64, ptr %7, align 8
   %342 = add i64 %341, 1
   %343 = load i64, ptr %10, align 8
@@ -45962,7 +46016,7 @@ then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %340)
   %353 = getelementptr i8, ptr %1, i64 384
   %354 = load i64, ptr %353, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.718")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.721")
   %355 = load i64, ptr %7, align 8
   %356 = add i64 %355, 1
   %357 = load i64, ptr %10, align 8
@@ -46005,7 +46059,7 @@ then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
   %367 = getelementptr i8, ptr %1, i64 376
   %368 = load i32, ptr %367, align 4
   %369 = sext i32 %368 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.706")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.709")
   %370 = load i64, ptr %7, align 8
   %371 = add i64 %370, 1
   %372 = load i64, ptr %10, align 8
@@ -46050,7 +46104,7 @@ then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
   %384 = load i32, ptr %338, align 4
   %385 = sext i32 %384 to i64
   %386 = mul nsw i64 %385, %383
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.719")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.722")
   %387 = load i64, ptr %7, align 8
   %388 = add i64 %387, 1
   %389 = load i64, ptr %10, align 8
@@ -46094,7 +46148,7 @@ then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
   %400 = getelementptr i8, ptr %1, i64 360
   %401 = load i32, ptr %400, align 4
   %402 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.720")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.723")
   %403 = load i64, ptr %7, align 8
   %404 = add i64 %403, 1
   %405 = load i64, ptr %10, align 8
@@ -46139,7 +46193,7 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
   %417 = getelementptr i8, ptr %1, i64 352
   %418 = load i64, ptr %417, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.721")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.724")
   %419 = load i64, ptr %7, align 8
   %420 = add i64 %419, 1
   %421 = load i64, ptr %10, align 8
@@ -46182,9 +46236,9 @@ then.i.i.i103:                                    ; preds = %merge.i.i.i.i.i98
   %431 = getelementptr i8, ptr %1, i64 512
   %432 = load i8, ptr %431, align 1
   %433 = icmp ne i8 %432, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.722", i1 zeroext %433)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.725", i1 zeroext %433)
   %434 = getelementptr i8, ptr %1, i64 513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.723")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.726")
   %435 = load i64, ptr %7, align 8
   %436 = add i64 %435, 1
   %437 = load i64, ptr %10, align 8
@@ -46259,7 +46313,7 @@ then.i.i.i113:                                    ; preds = %merge.i.i.i.i.i108
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.724")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.727")
   %447 = load i64, ptr %7, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %10, align 8
@@ -46301,7 +46355,7 @@ then.i.i.i133:                                    ; preds = %merge.i.i.i.i.i128
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   %459 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
   %460 = mul i64 %459, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.725")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
   %461 = load i64, ptr %7, align 8
   %462 = add i64 %461, 1
   %463 = load i64, ptr %10, align 8
@@ -46343,7 +46397,7 @@ then.i.i.i.i127:                                  ; preds = %merge.i.i.i.i.i.i12
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %473 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
   %474 = mul i64 %shape.sroa.62.0.copyload.i, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.726")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
   %475 = load i64, ptr %7, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -46383,7 +46437,7 @@ then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.86.exit.thread.i.i.i94.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %474)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.727")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.730")
   %487 = load i64, ptr %7, align 8
   %488 = add i64 %487, 1
   %489 = load i64, ptr %10, align 8
@@ -46423,7 +46477,7 @@ then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.86.exit.thread.i.i.i104.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.731")
   %499 = load i64, ptr %7, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %10, align 8
@@ -46463,7 +46517,7 @@ then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.86.exit.thread.i.i.i114.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.732")
   %511 = load i64, ptr %7, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %10, align 8
@@ -46504,7 +46558,7 @@ then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %459)
   %523 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.730")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
   %524 = load i64, ptr %7, align 8
   %525 = add i64 %524, 1
   %526 = load i64, ptr %10, align 8
@@ -46548,7 +46602,7 @@ then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.
   %537 = add i64 %shape.sroa.25.0.copyload.i, %536
   %538 = sdiv i64 %537, %shape.sroa.0.0.copyload.i
   %539 = mul i64 %538, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.731")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.734")
   %540 = load i64, ptr %7, align 8
   %541 = add i64 %540, 1
   %542 = load i64, ptr %10, align 8
@@ -46593,7 +46647,7 @@ then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.
   %554 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
   %555 = mul i64 %shape.sroa.46.0.copyload.i, %554
   %556 = mul i64 %555, %553
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.732")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.735")
   %557 = load i64, ptr %7, align 8
   %558 = add i64 %557, 1
   %559 = load i64, ptr %10, align 8
@@ -46636,7 +46690,7 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %569 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
   %570 = mul i64 %569, %shape.sroa.50.0.copyload.i
   %571 = mul i64 %570, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.736")
   %572 = load i64, ptr %7, align 8
   %573 = add i64 %572, 1
   %574 = load i64, ptr %10, align 8
@@ -46676,7 +46730,7 @@ then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.86.exit.thread.i.i.i164.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.734")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.737")
   %584 = load i64, ptr %7, align 8
   %585 = add i64 %584, 1
   %586 = load i64, ptr %10, align 8
@@ -46716,7 +46770,7 @@ then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.86.exit.thread.i.i.i174.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.735")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
   %596 = load i64, ptr %7, align 8
   %597 = add i64 %596, 1
   %598 = load i64, ptr %10, align 8
@@ -46756,7 +46810,7 @@ then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.86.exit.thread.i.i.i184.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %570)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.736")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.739")
   %608 = load i64, ptr %7, align 8
   %609 = add i64 %608, 1
   %610 = load i64, ptr %10, align 8
@@ -46798,7 +46852,7 @@ then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
   %620 = shl i64 %554, 1
   %621 = mul i64 %620, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.737")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
   %622 = load i64, ptr %7, align 8
   %623 = add i64 %622, 1
   %624 = load i64, ptr %10, align 8
@@ -46840,7 +46894,7 @@ then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %621)
   %634 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
   %635 = mul i64 %634, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
   %636 = load i64, ptr %7, align 8
   %637 = add i64 %636, 1
   %638 = load i64, ptr %10, align 8
@@ -46880,7 +46934,7 @@ then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.86.exit.thread.i.i.i214.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %635)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.739")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
   %648 = load i64, ptr %7, align 8
   %649 = add i64 %648, 1
   %650 = load i64, ptr %10, align 8
@@ -46920,7 +46974,7 @@ then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.86.exit.thread.i.i.i224.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
   %660 = load i64, ptr %7, align 8
   %661 = add i64 %660, 1
   %662 = load i64, ptr %10, align 8
@@ -46960,7 +47014,7 @@ then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.86.exit.thread.i.i.i234.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
   %672 = load i64, ptr %7, align 8
   %673 = add i64 %672, 1
   %674 = load i64, ptr %10, align 8
@@ -47001,7 +47055,7 @@ then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %684 = mul i64 %shape.sroa.58.0.copyload.i, %523
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
   %685 = load i64, ptr %7, align 8
   %686 = add i64 %685, 1
   %687 = load i64, ptr %10, align 8
@@ -47041,7 +47095,7 @@ then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.86.exit.thread.i.i.i254.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
   %697 = load i64, ptr %7, align 8
   %698 = add i64 %697, 1
   %699 = load i64, ptr %10, align 8
@@ -47083,7 +47137,7 @@ then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
   %709 = shl i64 %shape.sroa.58.0.copyload.i, 2
   %710 = mul i64 %538, %709
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
   %711 = load i64, ptr %7, align 8
   %712 = add i64 %711, 1
   %713 = load i64, ptr %10, align 8
@@ -47123,7 +47177,7 @@ then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.86.exit.thread.i.i.i274.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
   %723 = load i64, ptr %7, align 8
   %724 = add i64 %723, 1
   %725 = load i64, ptr %10, align 8
@@ -47167,7 +47221,7 @@ then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.
   %736 = shl i64 %shape.sroa.62.0.copyload.i, 2
   %737 = mul i64 %736, %shape.sroa.66.0.copyload.i
   %738 = select i1 %735, i64 %737, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
   %739 = load i64, ptr %7, align 8
   %740 = add i64 %739, 1
   %741 = load i64, ptr %10, align 8
@@ -47252,7 +47306,7 @@ then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %754)
   %767 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
   %768 = load i64, ptr %7, align 8
   %769 = add i64 %768, 1
   %770 = load i64, ptr %10, align 8
@@ -47296,7 +47350,7 @@ then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.
   %781 = shl i64 %shape.sroa.0.0.copyload.i, 2
   %782 = mul i64 %781, %752
   %783 = select i1 %780, i64 %782, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
   %784 = load i64, ptr %7, align 8
   %785 = add i64 %784, 1
   %786 = load i64, ptr %10, align 8
@@ -47338,7 +47392,7 @@ then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %783)
   %796 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
   %797 = mul i64 %796, %767
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
   %798 = load i64, ptr %7, align 8
   %799 = add i64 %798, 1
   %800 = load i64, ptr %10, align 8
@@ -47378,7 +47432,7 @@ then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.86.exit.thread.i.i.i334.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
   %810 = load i64, ptr %7, align 8
   %811 = add i64 %810, 1
   %812 = load i64, ptr %10, align 8
@@ -47418,7 +47472,7 @@ then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.86.exit.thread.i.i.i344.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
   %822 = load i64, ptr %7, align 8
   %823 = add i64 %822, 1
   %824 = load i64, ptr %10, align 8
@@ -47459,7 +47513,7 @@ then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
   %834 = mul i64 %753, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
   %835 = load i64, ptr %7, align 8
   %836 = add i64 %835, 1
   %837 = load i64, ptr %10, align 8
@@ -47538,7 +47592,7 @@ then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.
 "$write_buffers.exit":                            ; preds = %"$Vector.push.86.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %21, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
   %859 = load i64, ptr %7, align 8
   %860 = add i64 %859, 1
   %861 = load i64, ptr %10, align 8
@@ -47630,7 +47684,7 @@ then.i.i.i194:                                    ; preds = %merge.i.i
   %894 = sdiv i64 %885, %common.ret.op.i.i.i134
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
   %895 = load i64, ptr %7, align 8
   %896 = add i64 %895, 1
   %897 = load i64, ptr %10, align 8
@@ -47669,7 +47723,7 @@ then.i.i.i.i193:                                  ; preds = %merge.i.i.i.i.i.i18
 "$JsonWriter.integer_field.exit.i138":            ; preds = %then.i.i.i.i193, %"$Vector.push.86.exit.thread.i.i.i.i137"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
   %906 = load i64, ptr %7, align 8
   %907 = add i64 %906, 1
   %908 = load i64, ptr %10, align 8
@@ -47708,7 +47762,7 @@ then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.86.exit.thread.i.i.i13.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %878)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %917 = load i64, ptr %7, align 8
   %918 = add i64 %917, 1
   %919 = load i64, ptr %10, align 8
@@ -47747,7 +47801,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.86.exit.thread.i.i.i23.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %928 = load i64, ptr %7, align 8
   %929 = add i64 %928, 1
   %930 = load i64, ptr %10, align 8
@@ -47786,7 +47840,7 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.86.exit.thread.i.i.i33.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %881)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
   %939 = load i64, ptr %7, align 8
   %940 = add i64 %939, 1
   %941 = load i64, ptr %10, align 8
@@ -47825,7 +47879,7 @@ then.i.i.i49.i187:                                ; preds = %merge.i.i.i.i.i44.i
 "$JsonWriter.integer_field.exit50.i142":          ; preds = %then.i.i.i49.i187, %"$Vector.push.86.exit.thread.i.i.i43.i141"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %882)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
   %950 = load i64, ptr %7, align 8
   %951 = add i64 %950, 1
   %952 = load i64, ptr %10, align 8
@@ -47864,7 +47918,7 @@ then.i.i.i59.i181:                                ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.integer_field.exit60.i146":          ; preds = %then.i.i.i59.i181, %"$Vector.push.86.exit.thread.i.i.i53.i145"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
   %961 = load i64, ptr %7, align 8
   %962 = add i64 %961, 1
   %963 = load i64, ptr %10, align 8
@@ -47903,7 +47957,7 @@ then.i.i.i69.i175:                                ; preds = %merge.i.i.i.i.i64.i
 "$JsonWriter.integer_field.exit70.i150":          ; preds = %then.i.i.i69.i175, %"$Vector.push.86.exit.thread.i.i.i63.i149"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
   %972 = load i64, ptr %7, align 8
   %973 = add i64 %972, 1
   %974 = load i64, ptr %10, align 8
@@ -48449,7 +48503,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.762", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.765", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -48507,7 +48561,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.763", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.766", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -48778,7 +48832,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.764", ptr nonnull @"$string.765")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.767", ptr nonnull @"$string.768")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -48915,7 +48969,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.766", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.769", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -48961,7 +49015,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.767")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.770")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -49039,7 +49093,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.768")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.771")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -49205,7 +49259,7 @@ then.i3.i123.i.i:                                 ; preds = %merge.i.i.i.i118.i.
 "$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.86.exit.thread.i.i117.i.i"
   store i8 0, ptr %64, align 8
   %140 = load ptr, ptr %122, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.607")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.610")
   %141 = load i64, ptr %65, align 8
   %142 = add i64 %141, 1
   %143 = load i64, ptr %66, align 8
@@ -49244,7 +49298,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.769")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.772")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -49322,7 +49376,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.770")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.773")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -49557,7 +49611,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.764", ptr nonnull @"$string.771")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.767", ptr nonnull @"$string.774")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -49717,7 +49771,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.772", ptr %6, align 8
+  store ptr @"$string.775", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2016
@@ -49881,7 +49935,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.773", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.776", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -50058,7 +50112,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.774", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.777", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -50185,7 +50239,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.775", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.778", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -50268,7 +50322,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.776", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.779", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -50340,7 +50394,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.777", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.780", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -51535,7 +51589,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.778", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.781", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -51933,7 +51987,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.779", ptr %19, align 8
+  store ptr @"$string.782", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -51966,7 +52020,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.780", ptr %19, align 8
+  store ptr @"$string.783", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -51996,7 +52050,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.781", ptr %49, align 8
+  store ptr @"$string.784", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2016
@@ -52052,7 +52106,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.782", ptr %13, align 8
+  store ptr @"$string.785", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2016
@@ -52101,7 +52155,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.747", ptr %40, align 8
+  store ptr @"$string.750", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2016
@@ -52143,7 +52197,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2024
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.783", ptr %4, align 8
+  store ptr @"$string.786", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2016
@@ -52365,7 +52419,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.785", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.788", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -52391,7 +52445,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.786", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.789", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -52417,7 +52471,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.787", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.790", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -52507,7 +52561,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.784", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.787", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -52675,7 +52729,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.788", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.791", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -52704,7 +52758,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.789", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.792", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -52743,7 +52797,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.793", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.796", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -52773,7 +52827,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.794", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.797", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -52803,7 +52857,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.795", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.798", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -52833,7 +52887,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.796", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.799", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -52851,7 +52905,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.797", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.800", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -52871,7 +52925,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.798", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.801", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -52907,14 +52961,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.809", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.812", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.810", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.813", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -53324,7 +53378,7 @@ and.lhs.true.i.i38.i.i.i:                         ; preds = %forcond.i.i.i46.i.i
   %301 = load i64, ptr %285, align 8
   %.not.i.i.i.i39.i.i.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i.i.i = load ptr, ptr %283, align 8
-  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.821.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.824.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i40.i.i.i:                            ; preds = %and.lhs.true.i.i38.i.i.i
   %302 = shl i64 %301, 1
@@ -53339,9 +53393,9 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store ptr %304, ptr %283, align 8
   store i64 %spec.store.select.i.i.i.i42.i.i.i, ptr %285, align 8
   %.pre10.i.i.i44.i.i.i = load i64, ptr %284, align 8
-  br label %"$Vector.push.821.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.824.exit.thread.i.i.i.i.i"
 
-"$Vector.push.821.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
+"$Vector.push.824.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
   %306 = phi i64 [ %.pre10.i.i.i44.i.i.i, %merge7.i.i.i.i43.i.i.i ], [ %299, %and.lhs.true.i.i38.i.i.i ]
   %307 = phi ptr [ %304, %merge7.i.i.i.i43.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i38.i.i.i ]
   %308 = getelementptr %112, ptr %307, i64 %306
@@ -53351,7 +53405,7 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store i64 %310, ptr %284, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.821.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.824.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
   %311 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %311, %279
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -53498,7 +53552,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %374 = load i32, ptr %68, align 4
-  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.823", i32 %374)
+  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.826", i32 %374)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %376 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %376, i64 1023)
@@ -53531,7 +53585,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.824", i64 %382, i32 %46)
+  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.827", i64 %382, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   %386 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i.i = tail call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -53599,7 +53653,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.798", i32 %407, i32 %402, i32 %403)
+  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.801", i32 %407, i32 %402, i32 %403)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %410 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %410, i64 1023)
@@ -53636,7 +53690,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %421 = load i32, ptr %420, align 4
   %422 = getelementptr i8, ptr %25, i64 6516
   %423 = load i32, ptr %422, align 4
-  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i64 %416, i32 %421, i32 %423)
+  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.828", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %425 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %425, i64 1023)
@@ -53685,7 +53739,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.826", i32 %435)
+  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", i32 %435)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %445 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -53727,7 +53781,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.830", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.833", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -53839,7 +53893,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.790", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.793", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -53874,7 +53928,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.791", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.794", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -53896,7 +53950,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.792", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.795", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -53919,7 +53973,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.799", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.802", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -53957,7 +54011,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.800", ptr nonnull @"$string.802", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.803", ptr nonnull @"$string.805", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -53999,7 +54053,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.801", ptr nonnull @"$string.803", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.804", ptr nonnull @"$string.806", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -54030,7 +54084,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.804", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.807", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54049,7 +54103,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.805", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.808", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54066,7 +54120,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.806", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.809", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54083,7 +54137,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.807", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.810", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54099,7 +54153,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.808", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.811", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -54121,7 +54175,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.811", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -54161,7 +54215,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.812", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.815", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -54195,7 +54249,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.813", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.816", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -54235,7 +54289,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.817", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -54261,7 +54315,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.815", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.818", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -54286,7 +54340,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.816", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.819", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -54314,7 +54368,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.817", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.820", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -54334,7 +54388,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.818", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.821", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -54385,7 +54439,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.819", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.822", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -54407,7 +54461,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.820", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.823", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -61339,7 +61393,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.882", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.885", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -61364,7 +61418,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.839", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.842", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -61399,7 +61453,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.840", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.843", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -61439,7 +61493,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.841", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.844", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -61501,7 +61555,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.559", ptr %37, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.561", ptr %37, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -61603,7 +61657,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.881", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.884", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -61658,7 +61712,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5633
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.842", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.845", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -61762,7 +61816,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.843", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.846", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -61934,7 +61988,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.844", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.847", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -61972,7 +62026,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.845", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.848", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -62255,7 +62309,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 1993
   %39 = getelementptr i8, ptr %0, i64 2136
   %40 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -62272,7 +62326,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -62290,7 +62344,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -62308,7 +62362,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -62326,7 +62380,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -62358,7 +62412,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2120
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -62388,7 +62442,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -62418,7 +62472,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.846", ptr %34, align 8
+  store ptr @"$string.849", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -62455,7 +62509,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2088
-  store ptr @"$string.847", ptr %34, align 8
+  store ptr @"$string.850", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -62487,7 +62541,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.848", ptr %34, align 8
+  store ptr @"$string.851", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -62526,7 +62580,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.852", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -62561,7 +62615,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.850", ptr %34, align 8
+  store ptr @"$string.853", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -62636,7 +62690,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.847", ptr %34, align 8
+  store ptr @"$string.850", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -62689,7 +62743,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.851", ptr %34, align 8
+  store ptr @"$string.854", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -62841,14 +62895,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !133
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 184
   %90 = getelementptr i8, ptr %13, i64 400
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -63021,7 +63075,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2072
   %25 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.847", ptr %25, align 8
+  store ptr @"$string.850", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2016
@@ -63080,7 +63134,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.852", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.855", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -63196,7 +63250,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.854", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.857", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -63675,7 +63729,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.855", ptr nonnull @"$string.389", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.858", ptr nonnull @"$string.391", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -63737,7 +63791,7 @@ else18:                                           ; preds = %merge13
   %331 = getelementptr i8, ptr %330, i64 114
   %332 = load i8, ptr %331, align 1
   %333 = trunc i8 %332 to i1
-  %spec.select.i.i112 = select i1 %333, ptr @"$string.446", ptr @"$string.451"
+  %spec.select.i.i112 = select i1 %333, ptr @"$string.448", ptr @"$string.453"
   %334 = getelementptr i8, ptr %0, i64 48
   %335 = getelementptr i8, ptr %0, i64 56
   %336 = load i32, ptr %335, align 4
@@ -63749,7 +63803,7 @@ else18:                                           ; preds = %merge13
   store i32 %336, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.446", ptr nonnull %part.i.i.i)
+  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.448", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
   %.not.i.i113 = icmp eq i32 %337, 0
   br i1 %.not.i.i113, label %merge4.i.i, label %"$layout.place.exit.thread"
@@ -63757,7 +63811,7 @@ else18:                                           ; preds = %merge13
 merge4.i.i:                                       ; preds = %else18
   %338 = getelementptr i8, ptr %0, i64 88
   %339 = load ptr, ptr %338, align 8
-  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.450", ptr nonnull @"$string.564", ptr %339)
+  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.452", ptr nonnull @"$string.566", ptr %339)
   %.not53.i.i114 = icmp eq i32 %340, 0
   br i1 %.not53.i.i114, label %merge8.i.i, label %"$layout.place.exit.thread"
 
@@ -63878,14 +63932,14 @@ forbody.i.i117:                                   ; preds = %merge19.i.i, %forbo
   %366 = mul i32 %365, %360
   %367 = getelementptr i8, ptr %356, i64 8
   %368 = load ptr, ptr %367, align 8
-  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.453", ptr nonnull @"$string.564", ptr %368)
+  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.455", ptr nonnull @"$string.566", ptr %368)
   %.not.i.i.i.i119 = icmp eq i32 %369, 0
   br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$layout.place.exit.thread"
 
 merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
   %370 = getelementptr i8, ptr %356, i64 16
   %371 = load ptr, ptr %370, align 8
-  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.460", ptr nonnull @"$string.564", ptr %371)
+  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.462", ptr nonnull @"$string.566", ptr %371)
   %.not75.i.i.i.i = icmp eq i32 %372, 0
   br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$layout.place.exit.thread"
 
@@ -63899,14 +63953,14 @@ merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
 then7.i.i.i.i139:                                 ; preds = %merge2.i.i.i.i121
   %377 = getelementptr i8, ptr %356, i64 24
   %378 = load ptr, ptr %377, align 8
-  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.458", ptr nonnull @"$string.564", ptr %378)
+  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.460", ptr nonnull @"$string.566", ptr %378)
   %.not76.i.i.i.i = icmp eq i32 %379, 0
   br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$layout.place.exit.thread"
 
 merge10.i.i.i.i140:                               ; preds = %then7.i.i.i.i139
   %380 = getelementptr i8, ptr %356, i64 32
   %381 = load ptr, ptr %380, align 8
-  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.459", ptr nonnull @"$string.564", ptr %381)
+  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.461", ptr nonnull @"$string.566", ptr %381)
   %.not77.i.i.i.i = icmp eq i32 %382, 0
   br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$layout.place.exit.thread"
 
@@ -63921,7 +63975,7 @@ merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140,
   store i32 %363, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
   store i64 %386, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.454", ptr nonnull %part.i.i.i.i.i)
+  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.456", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
   %.not78.i.i.i.i = icmp eq i32 %387, 0
   br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
@@ -63935,7 +63989,7 @@ merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
-  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.455", ptr nonnull %part.i84.i.i.i.i)
+  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.457", ptr nonnull %part.i84.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
   %.not79.i.i.i.i = icmp eq i32 %390, 0
   br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
@@ -63948,12 +64002,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
-  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.456", ptr nonnull %part.i89.i.i.i.i)
+  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.458", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.861.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.864.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.861.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.864.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -63967,12 +64021,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %395, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
   store i64 %399, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.457", ptr nonnull %part.i.i)
+  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.459", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.861.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.864.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -63993,7 +64047,7 @@ then2.i.i.i125:                                   ; preds = %merge.i.i.i124
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.462", ptr nonnull %part.i.i31.i.i.i)
+  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.464", ptr nonnull %part.i.i31.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
   %.not.i36.i.i.i = icmp eq i32 %412, 0
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
@@ -64005,7 +64059,7 @@ merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.463", ptr nonnull %part.i19.i.i.i.i)
+  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.465", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %413, 0
   br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
@@ -64023,9 +64077,9 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i32 %415, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.464", ptr nonnull %part.i24.i.i.i.i)
+  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.466", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.860.exit.i.i"
+  br label %"$place_layer.863.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -64042,7 +64096,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
   store i32 %425, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.466", ptr nonnull %part.i.i40.i.i.i)
+  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.468", ptr nonnull %part.i.i40.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
   %.not.i44.i.i.i = icmp eq i32 %426, 0
   br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -64050,7 +64104,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i128
   %427 = getelementptr i8, ptr %356, i64 240
   %428 = load ptr, ptr %427, align 8
-  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.466", ptr nonnull @"$string.565", ptr %428)
+  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.468", ptr nonnull @"$string.567", ptr %428)
   %.not39.i.i.i.i = icmp eq i32 %429, 0
   br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
@@ -64089,7 +64143,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -64155,7 +64209,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %f
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.468", ptr nonnull %part.i.i.i.i.i.i)
+  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.470", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
   %.not.i54.i.i.i.i = icmp eq i32 %470, 0
   br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -64167,12 +64221,12 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.469", ptr nonnull %part.i19.i.i.i.i.i)
+  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.471", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -64183,13 +64237,13 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %472, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 %475, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.470", ptr nonnull %part.i24.i.i.i.i.i)
+  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.472", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).862.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -64223,7 +64277,7 @@ merge10.i.i.i:                                    ; preds = %merge6.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
-  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.472", ptr nonnull %part.i.i48.i.i.i)
+  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.474", ptr nonnull %part.i.i48.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
   %.not.i53.i.i.i = icmp eq i32 %490, 0
   br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
@@ -64235,7 +64289,7 @@ merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
-  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.473", ptr nonnull %part.i19.i47.i.i.i)
+  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.475", ptr nonnull %part.i19.i47.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
   %.not18.i60.i.i.i = icmp eq i32 %491, 0
   br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
@@ -64253,16 +64307,16 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i32 %493, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
-  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.474", ptr nonnull %part.i24.i46.i.i.i)
+  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.476", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.860.exit.i.i"
+  br label %"$place_layer.863.exit.i.i"
 
-"$place_layer.860.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.863.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.860.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.863.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -64276,8 +64330,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.860.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.861.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.860.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.861.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.863.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.864.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.863.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.864.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -64292,7 +64346,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2056
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.864", ptr %25, align 8
+  store ptr @"$string.867", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -64328,7 +64382,7 @@ merge35:                                          ; preds = %merge30
 then.i143:                                        ; preds = %merge35
   %517 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
   %518 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.389")
+  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.391")
   br label %common.ret
 }
 
@@ -64383,7 +64437,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.855", ptr nonnull @"$string.389", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.858", ptr nonnull @"$string.391", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -64431,7 +64485,7 @@ then.i12:                                         ; preds = %merge
   %51 = load ptr, ptr %50, align 8
   %52 = getelementptr i8, ptr %44, i64 24
   %53 = load i64, ptr %52, align 8
-  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.389")
+  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.391")
   br label %common.ret
 }
 
@@ -64480,7 +64534,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.855", ptr nonnull @"$string.856", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.858", ptr nonnull @"$string.859", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -64510,7 +64564,7 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %123, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.564", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.566", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -64581,7 +64635,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.572", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.575", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -64628,7 +64682,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.573", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.576", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -64734,7 +64788,7 @@ then.i36:                                         ; preds = %"$anon (./terra/bas
   %83 = load ptr, ptr %82, align 8
   %84 = getelementptr i8, ptr %65, i64 24
   %85 = load i64, ptr %84, align 8
-  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.389")
+  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.391")
   br label %common.ret
 }
 
@@ -64791,7 +64845,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.858", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.861", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -64848,7 +64902,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.859", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.862", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -64997,7 +65051,7 @@ then.i:                                           ; preds = %merge2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr i8, ptr %40, i64 24
   %50 = load i64, ptr %49, align 8
-  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.389")
+  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.391")
   br label %common.ret
 }
 
@@ -65046,7 +65100,7 @@ common.ret:                                       ; preds = %forcond, %forbody, 
 
 merge1:                                           ; preds = %forbody
   %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).579"(ptr %22, i32 %layer.023)
+  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr %22, i32 %layer.023)
   %24 = load ptr, ptr %9, align 8
   %25 = getelementptr float, ptr %24, i64 %19
   %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)
@@ -65252,7 +65306,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.865", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.868", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -65666,7 +65720,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.866", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.869", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -65714,7 +65768,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 288
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -65862,7 +65916,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.867", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.870", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -65926,7 +65980,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.868", ptr %24, align 8
+  store ptr @"$string.871", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -65968,7 +66022,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.868", ptr %24, align 8
+  store ptr @"$string.871", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -66004,7 +66058,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.869", ptr %67, align 8
+  store ptr @"$string.872", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2016
@@ -67074,7 +67128,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.866", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.869", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -67308,7 +67362,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %172 = load i32, ptr %129, align 4
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.872", i32 %172)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.875", i32 %172)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %174, i64 1023)
@@ -67342,7 +67396,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %181 = call ptr @__errno_location()
   %182 = load i32, ptr %181, align 4
   %183 = call ptr @strerror(i32 %182)
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.873", ptr %183)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", ptr %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -67370,7 +67424,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %192, ptr noundef nonnull align 4 dereferenceable(28) %190, i64 28, i1 false)
   %193 = getelementptr i8, ptr %0, i64 8552
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).682"(ptr %193, ptr %192, ptr %194)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %193, ptr %192, ptr %194)
   %195 = getelementptr i8, ptr %0, i64 8768
   %196 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
   %197 = getelementptr i8, ptr %0, i64 8784
@@ -67459,7 +67513,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.874", i32 %242, i32 %244)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.877", i32 %242, i32 %244)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -67493,7 +67547,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.875", i32 %252, i32 %254)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.878", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %257, i64 1023)
@@ -67602,7 +67656,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", i32 %252, i32 %254)
+  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.879", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
@@ -67829,7 +67883,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %404, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.877", i32 %252, i32 %254)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.880", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
@@ -67861,7 +67915,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %412 = call ptr @__errno_location()
   %413 = load i32, ptr %412, align 4
   %414 = call ptr @strerror(i32 %413)
-  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.873", ptr %414)
+  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", ptr %414)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %416, i64 1023)
@@ -67960,21 +68014,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %452 = getelementptr i8, ptr %0, i64 8296
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.879"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.882"(ptr %452, i64 %454)
   br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %456 = getelementptr i8, ptr %0, i64 8248
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.871"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.874"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %460 = getelementptr i8, ptr %0, i64 8224
   %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %462 = sext i32 %461 to i64
-  %463 = call fastcc zeroext i1 @"$Vector.reserve.871"(ptr %460, i64 %462)
+  %463 = call fastcc zeroext i1 @"$Vector.reserve.874"(ptr %460, i64 %462)
   br i1 %463, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -68105,7 +68159,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %513 = getelementptr i8, ptr %0, i64 8320
   %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %515 = sext i32 %514 to i64
-  %516 = call fastcc zeroext i1 @"$Vector.reserve.879"(ptr %513, i64 %515)
+  %516 = call fastcc zeroext i1 @"$Vector.reserve.882"(ptr %513, i64 %515)
   br i1 %516, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -68113,7 +68167,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.880", i32 %232)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.883", i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -68179,7 +68233,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.871"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.874"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -68209,7 +68263,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.879"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.882"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -68257,7 +68311,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.764", ptr nonnull @"$string.883")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.767", ptr nonnull @"$string.886")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -68455,7 +68509,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.798", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.801", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -68484,7 +68538,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6508
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.885", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.888", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -68526,7 +68580,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.886", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.889", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -68618,7 +68672,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.888", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.891", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -69218,7 +69272,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.893", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.896", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -69336,7 +69390,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.894", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.897", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -69909,7 +69963,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.895", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.898", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -69939,7 +69993,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.896", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.899", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -70062,7 +70116,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.889", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.892", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -70095,7 +70149,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.890", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.893", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -70125,7 +70179,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.891", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.894", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -70166,7 +70220,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.892", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.895", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
